@@ -1,0 +1,1 @@
+//! Turns YAML, environment and flags into a checked configuration, or the full list of problems.

@@ -1,0 +1,1 @@
+//! Faces clients: HTTP in, modern era.

@@ -1,0 +1,1 @@
+//! Tower layers: who may do what, how often.

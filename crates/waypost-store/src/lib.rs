@@ -1,0 +1,1 @@
+//! Remembers: learned facts of upstreams.

@@ -1,0 +1,1 @@
+//! Demo servers and misbehaving fakes.

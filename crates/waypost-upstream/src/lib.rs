@@ -1,0 +1,1 @@
+//! Reaches servers: Streamable HTTP and stdio.
