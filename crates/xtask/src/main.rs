@@ -1,1 +1,38 @@
-fn main() {}
+//! The one helper program: `cargo xtask test` and, later, `cargo xtask bench`.
+//!
+//! Everything that is not Rust lives here or in what this installs: the tests themselves only ever
+//! find a finished directory of peers through `WAYPOST_INTEROP`.
+
+mod interop;
+mod paths;
+mod run;
+mod suite;
+mod tools;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Waypost's helper: everything CI runs that is a test"
+)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Installs the peers into `target/interop` where they are missing, then runs every test.
+    Test {
+        /// Handed to `cargo nextest run --workspace` as they are; documentation tests are left out.
+        #[arg(last = true)]
+        nextest: Vec<String>,
+    },
+}
+
+fn main() -> anyhow::Result<()> {
+    match Args::parse().command {
+        Command::Test { nextest } => suite::run_tests(&nextest),
+    }
+}
