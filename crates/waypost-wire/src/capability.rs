@@ -1,0 +1,87 @@
+//! What a client said it can do, per request.
+
+use crate::object::Object;
+use crate::raw::Raw;
+
+/// The Tasks extension (SEP-2663).
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// `_meta["io.modelcontextprotocol/clientCapabilities"]` of one request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientCapabilities(Object);
+
+impl ClientCapabilities {
+    /// Takes the object that the client sent.
+    pub fn new(object: Object) -> Self {
+        Self(object)
+    }
+
+    /// Whether a member such as `elicitation`, `sampling` or `roots` is declared.
+    pub fn has(&self, member: &str) -> bool {
+        self.0.get(member).is_some_and(Raw::is_object)
+    }
+
+    /// Whether an extension is declared. Any object counts as the declaration.
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.extensions()
+            .is_some_and(|e| e.get(name).is_some_and(Raw::is_object))
+    }
+
+    /// Whether the Tasks extension is declared.
+    pub fn has_tasks(&self) -> bool {
+        self.has_extension(TASKS)
+    }
+
+    /// The `extensions` map.
+    pub fn extensions(&self) -> Option<Object> {
+        self.0.get("extensions")?.as_object().ok()
+    }
+
+    /// The same with the Tasks extension declared.
+    #[must_use]
+    pub fn with_tasks(&self) -> Self {
+        if self.has_tasks() {
+            return self.clone();
+        }
+        let mut extensions = self.extensions().unwrap_or_default();
+        extensions.set(TASKS, Raw::empty_object());
+        self.with_extensions(&extensions)
+    }
+
+    /// The same without the Tasks extension.
+    #[must_use]
+    pub fn without_tasks(&self) -> Self {
+        let Some(mut extensions) = self.extensions() else {
+            return self.clone();
+        };
+        if extensions.remove(TASKS).is_none() {
+            return self.clone();
+        }
+        self.with_extensions(&extensions)
+    }
+
+    fn with_extensions(&self, extensions: &Object) -> Self {
+        let mut object = self.0.clone();
+        if extensions.is_empty() {
+            object.remove("extensions");
+        } else {
+            object.set("extensions", extensions.into());
+        }
+        Self(object)
+    }
+
+    /// The members as received.
+    pub fn object(&self) -> &Object {
+        &self.0
+    }
+
+    /// The capability that a server-to-client request needs: `elicitation`, `sampling` or `roots`.
+    pub fn needed_for(method: &str) -> Option<&'static str> {
+        match method {
+            "elicitation/create" => Some("elicitation"),
+            "sampling/createMessage" => Some("sampling"),
+            "roots/list" => Some("roots"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! JSON-RPC messages, read one level deep.
+
+use bytes::Bytes;
+
+use crate::error::{ErrorObject, Malformed};
+use crate::id::Id;
+use crate::object::{Object, write_string};
+use crate::raw::Raw;
+
+/// One JSON-RPC message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Wants an answer.
+    Request(Request),
+    /// Wants none.
+    Notification(Notification),
+    /// Is one. An id of `null` (the other side could not read ours) is `None`.
+    Response(Option<Id>, Outcome),
+}
+
+/// A request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub id: Id,
+    pub method: String,
+    /// Empty when the message has none.
+    pub params: Object,
+}
+
+/// A notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    pub method: String,
+    /// Empty when the message has none.
+    pub params: Object,
+}
+
+/// What a response says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The `result` member.
+    Result(Raw),
+    /// The `error` member.
+    Error(ErrorObject),
+}
+
+/// A message that could not be read, and its id where that much was readable.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct Unreadable {
+    pub id: Option<Id>,
+    #[source]
+    pub reason: Malformed,
+}
+
+impl Message {
+    /// Reads one message.
+    ///
+    /// # Errors
+    /// [`Unreadable`], with the id when the envelope had a valid one.
+    pub fn parse(bytes: &Bytes) -> Result<Self, Unreadable> {
+        let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
+        if first == Some(&b'[') {
+            return Err(Unreadable {
+                id: None,
+                reason: Malformed::Batch,
+            });
+        }
+        let envelope = Object::parse(bytes).map_err(|reason| Unreadable { id: None, reason })?;
+        let id = envelope.get("id").map(|raw| Id::new(raw.clone()));
+        let known = id.as_ref().and_then(|id| id.as_ref().ok()).cloned();
+        Self::from_envelope(&envelope, id).map_err(|reason| Unreadable { id: known, reason })
+    }
+
+    fn from_envelope(
+        envelope: &Object,
+        id: Option<Result<Id, Malformed>>,
+    ) -> Result<Self, Malformed> {
+        if envelope
+            .get("jsonrpc")
+            .is_none_or(|v| v.text() != "\"2.0\"")
+        {
+            return Err(Malformed::Wrong {
+                member: "jsonrpc",
+                expected: "\"2.0\"",
+            });
+        }
+        let Some(method) = envelope.get("method") else {
+            return Self::response(envelope, id);
+        };
+        let method = method.as_string().ok_or(Malformed::Wrong {
+            member: "method",
+            expected: "a string",
+        })?;
+        let params = match envelope.get("params") {
+            None => Object::new(),
+            Some(raw) if !raw.is_object() => {
+                return Err(Malformed::Wrong {
+                    member: "params",
+                    expected: "an object",
+                });
+            }
+            Some(raw) => raw.as_object()?,
+        };
+        Ok(match id {
+            Some(id) => Self::Request(Request {
+                id: id?,
+                method,
+                params,
+            }),
+            None => Self::Notification(Notification { method, params }),
+        })
+    }
+
+    fn response(envelope: &Object, id: Option<Result<Id, Malformed>>) -> Result<Self, Malformed> {
+        let null = envelope.get("id").is_some_and(Raw::is_null);
+        let id = if null { None } else { id.transpose()? };
+        match (envelope.get("result"), envelope.get("error")) {
+            (Some(result), None) => Ok(Self::Response(id, Outcome::Result(result.clone()))),
+            (None, Some(error)) => Ok(Self::Response(
+                id,
+                Outcome::Error(ErrorObject::parse(error)?),
+            )),
+            (None, None) => Err(Malformed::Missing { member: "method" }),
+            (Some(_), Some(_)) => Err(Malformed::Wrong {
+                member: "result",
+                expected: "absent beside `error`",
+            }),
+        }
+    }
+}
+
+/// The bytes of a request.
+pub fn encode_request(id: &Id, method: &str, params: &Object) -> Bytes {
+    let mut out = Vec::with_capacity(64 + method.len() + params.encoded_len());
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.raw().as_bytes());
+    out.extend_from_slice(b",\"method\":");
+    write_string(&mut out, method);
+    out.extend_from_slice(b",\"params\":");
+    params.write(&mut out);
+    out.push(b'}');
+    out.into()
+}
+
+/// The bytes of a notification.
+pub fn encode_notification(method: &str, params: &Object) -> Bytes {
+    let mut out = Vec::with_capacity(48 + method.len() + params.encoded_len());
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"method\":");
+    write_string(&mut out, method);
+    if !params.is_empty() {
+        out.extend_from_slice(b",\"params\":");
+        params.write(&mut out);
+    }
+    out.push(b'}');
+    out.into()
+}
+
+/// The bytes of an answer with a result.
+pub fn encode_result(id: &Id, result: &Object) -> Bytes {
+    let mut out = Vec::with_capacity(64 + result.encoded_len());
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.raw().as_bytes());
+    out.extend_from_slice(b",\"result\":");
+    result.write(&mut out);
+    out.push(b'}');
+    out.into()
+}
+
+/// The bytes of an answer with an error; `None` writes no `id`, as the modern schema wants it
+/// when the request's could not be read.
+pub fn encode_error(id: Option<&Id>, error: &ErrorObject) -> Bytes {
+    let mut out = Vec::with_capacity(64 + error.as_bytes().len());
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",");
+    if let Some(id) = id {
+        out.extend_from_slice(b"\"id\":");
+        out.extend_from_slice(id.raw().as_bytes());
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"error\":");
+    out.extend_from_slice(error.as_bytes());
+    out.push(b'}');
+    out.into()
+}
+
+/// One message on one line: outside strings valid JSON has line breaks only between tokens, so
+/// each becomes a space. Without this a raw value could smuggle a second message past every rule.
+pub fn one_line(message: Bytes) -> Bytes {
+    if memchr::memchr2(b'\n', b'\r', &message).is_none() {
+        return message;
+    }
+    let mut line = message.to_vec();
+    for byte in &mut line {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+    line.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Message, Unreadable> {
+        Message::parse(&Bytes::from(text.to_owned()))
+    }
+
+    #[track_caller]
+    fn refused(text: &str, code: i64, id: Option<&str>, says: &str) {
+        let error = parse(text).unwrap_err();
+        assert_eq!(error.reason.code(), code, "{text}");
+        assert_eq!(error.id.as_ref().map(|id| id.raw().text()), id, "{text}");
+        assert_eq!(error.to_string(), says, "{text}");
+    }
+
+    #[test]
+    fn r53_ids_that_are_not_ids_are_refused() {
+        let says = "`id` must be a string or an integer";
+        for id in ["null", "{}", "1.5", "true", "[]", "1e3"] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+            refused(&text, -32600, None, says);
+        }
+        let batches = "batches are not supported, send one message per request";
+        refused("[]", -32600, None, batches);
+        refused("null", -32600, None, "not a JSON object");
+        refused(
+            r#"{"jsonrpc":"2.0","#,
+            -32700,
+            None,
+            "not valid JSON at line 1, column 17",
+        );
+    }
+
+    #[test]
+    fn r52_ids_keep_value_and_type() {
+        let long = format!("\"{}\"", "x".repeat(4096));
+        for id in ["1", "\"1\"", "0", "-1", "\"\"", long.as_str()] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list"}}"#);
+            let Ok(Message::Request(request)) = parse(&text) else {
+                panic!("{text}")
+            };
+            assert_eq!(request.id.raw().text(), id);
+            let answer = encode_result(&request.id, &Object::new());
+            assert_eq!(
+                answer,
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
+            );
+        }
+    }
+
+    #[test]
+    fn an_envelope_that_repeats_a_key_is_refused() {
+        let text = r#"{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}"#;
+        refused(text, -32600, None, "key `method` is repeated");
+    }
+
+    #[test]
+    fn a_bad_part_still_gives_the_id() {
+        let text = r#"{"jsonrpc":"2.0","id":"x","method":"a","params":[]}"#;
+        refused(text, -32600, Some("\"x\""), "`params` must be an object");
+    }
+
+    #[test]
+    fn responses_are_told_from_requests() {
+        let text = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"m"}}"#;
+        let Ok(Message::Response(None, Outcome::Error(error))) = parse(text) else {
+            panic!()
+        };
+        assert_eq!((error.code(), error.message().as_str()), (-32600, "m"));
+    }
+
+    #[test]
+    fn one_line_keeps_the_value() {
+        let line = one_line(Bytes::from_static(b"{\r\n\"a\":\n1}"));
+        assert_eq!(line, "{  \"a\": 1}");
+    }
+}

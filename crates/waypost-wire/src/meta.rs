@@ -1,0 +1,113 @@
+//! The `_meta` of a modern request (specification: basic, `_meta`).
+
+use crate::capability::ClientCapabilities;
+use crate::error::Malformed;
+use crate::object::Object;
+use crate::raw::Raw;
+
+pub const META: &str = "_meta";
+pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+pub const PROGRESS_TOKEN: &str = "progressToken";
+/// Which upstream an answer came from; Waypost's own key.
+pub const UPSTREAM: &str = "dev.waypost/upstream";
+/// The name of a renamed tool or prompt at its server; Waypost's own key.
+pub const ORIGINAL_NAME: &str = "dev.waypost/name";
+
+/// What a modern request says of itself. The members that are rebuilt on each hop are taken out
+/// of `rest`; everything else there passes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestMeta {
+    pub protocol_version: String,
+    pub client_info: Option<Raw>,
+    pub capabilities: ClientCapabilities,
+    pub log_level: Option<Raw>,
+    pub progress_token: Option<Raw>,
+    pub rest: Object,
+}
+
+impl RequestMeta {
+    /// Takes `_meta` out of `params` and reads it.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it or a required member is missing or of the wrong kind; the caller
+    /// answers it as `-32602`.
+    pub fn take(params: &mut Object) -> Result<Self, Malformed> {
+        let raw = params
+            .remove(META)
+            .ok_or(Malformed::Missing { member: META })?;
+        if !raw.is_object() {
+            return Err(Malformed::Wrong {
+                member: META,
+                expected: "an object",
+            });
+        }
+        let mut rest = raw.as_object()?;
+        let version = rest.remove(PROTOCOL_VERSION);
+        let version = version.ok_or(Malformed::Missing {
+            member: PROTOCOL_VERSION,
+        })?;
+        let wrong = Malformed::Wrong {
+            member: PROTOCOL_VERSION,
+            expected: "a string",
+        };
+        let protocol_version = version.as_string().ok_or(wrong)?;
+        let capabilities = rest.remove(CLIENT_CAPABILITIES);
+        let capabilities = capabilities.ok_or(Malformed::Missing {
+            member: CLIENT_CAPABILITIES,
+        })?;
+        if !capabilities.is_object() {
+            return Err(Malformed::Wrong {
+                member: CLIENT_CAPABILITIES,
+                expected: "an object",
+            });
+        }
+        let capabilities = ClientCapabilities::new(capabilities.as_object()?);
+        let client_info = rest.remove(CLIENT_INFO);
+        if client_info.as_ref().is_some_and(|info| !info.is_object()) {
+            return Err(Malformed::Wrong {
+                member: CLIENT_INFO,
+                expected: "an object",
+            });
+        }
+        let progress_token = rest.remove(PROGRESS_TOKEN);
+        let log_level = rest.remove(LOG_LEVEL);
+        // A client has no business setting these two; they are ours to write on the next hop.
+        rest.remove(SUBSCRIPTION_ID);
+        rest.remove(SERVER_INFO);
+        Ok(Self {
+            protocol_version,
+            client_info,
+            capabilities,
+            log_level,
+            progress_token,
+            rest,
+        })
+    }
+
+    /// The version that `params._meta` names, without judging the rest: it decides the era.
+    pub fn peek_version(params: &Object) -> Option<String> {
+        params.get(META)?.as_object().ok()?.string(PROTOCOL_VERSION)
+    }
+
+    /// Writes `_meta` for the next hop.
+    pub fn put(&self, params: &mut Object) {
+        let mut meta = self.rest.clone();
+        meta.set(PROTOCOL_VERSION, Raw::string(&self.protocol_version));
+        if let Some(info) = &self.client_info {
+            meta.set(CLIENT_INFO, info.clone());
+        }
+        meta.set(CLIENT_CAPABILITIES, self.capabilities.object().into());
+        if let Some(level) = &self.log_level {
+            meta.set(LOG_LEVEL, level.clone());
+        }
+        if let Some(token) = &self.progress_token {
+            meta.set(PROGRESS_TOKEN, token.clone());
+        }
+        params.set(META, meta.into());
+    }
+}

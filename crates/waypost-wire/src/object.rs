@@ -1,0 +1,276 @@
+//! A JSON object one level deep.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::error::Malformed;
+use crate::raw::Raw;
+
+/// Up to here a repeated key is looked for by comparing; above it by hashing.
+const FEW: usize = 24;
+
+/// A JSON object one level deep: key order kept, values still the bytes received.
+///
+/// Keys are compared unescaped, and an object that repeats one is refused: two readers that
+/// pick different ones of a pair is how requests are smuggled past a gateway.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Object(Vec<(Box<str>, Raw)>);
+
+impl Object {
+    /// An object without members.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a JSON object.
+    ///
+    /// # Errors
+    /// [`Malformed::Json`] for bytes that are not JSON, [`Malformed::NotObject`] for another
+    /// kind of value, [`Malformed::RepeatedKey`] for an object with one key twice.
+    pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
+        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+        let entries = deserializer
+            .deserialize_any(Entries { whole: bytes })
+            .map_err(|e| {
+                if e.is_data() {
+                    data_error(&e, bytes)
+                } else {
+                    Malformed::json(&e)
+                }
+            })?;
+        deserializer.end().map_err(|e| Malformed::json(&e))?;
+        let object = Self(entries);
+        object.refuse_repeats()?;
+        Ok(object)
+    }
+
+    /// The value of `key`.
+    pub fn get(&self, key: &str) -> Option<&Raw> {
+        self.0.iter().find(|(k, _)| &**k == key).map(|(_, v)| v)
+    }
+
+    /// The unescaped text of `key`, when it is a string.
+    pub fn string(&self, key: &str) -> Option<String> {
+        self.get(key)?.as_string()
+    }
+
+    /// Whether `key` is there.
+    pub fn contains(&self, key: &str) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Replaces the value of `key` in place, or adds it at the end.
+    pub fn set(&mut self, key: &str, value: Raw) {
+        match self.0.iter_mut().find(|(k, _)| &**k == key) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((key.into(), value)),
+        }
+    }
+
+    /// Takes `key` out.
+    pub fn remove(&mut self, key: &str) -> Option<Raw> {
+        let at = self.0.iter().position(|(k, _)| &**k == key)?;
+        Some(self.0.remove(at).1)
+    }
+
+    /// The members in the order received.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Raw)> {
+        self.0.iter().map(|(k, v)| (&**k, v))
+    }
+
+    /// The number of members.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether it has no members.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// About how many bytes [`Object::write`] produces.
+    pub fn encoded_len(&self) -> usize {
+        2 + self
+            .0
+            .iter()
+            .map(|(k, v)| k.len() + v.as_bytes().len() + 4)
+            .sum::<usize>()
+    }
+
+    /// Appends the JSON text.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            write_string(out, key);
+            out.push(b':');
+            out.extend_from_slice(value.as_bytes());
+        }
+        out.push(b'}');
+    }
+
+    fn refuse_repeats(&self) -> Result<(), Malformed> {
+        let repeated = if self.0.len() <= FEW {
+            self.0
+                .iter()
+                .enumerate()
+                .find(|(i, (key, _))| self.0.iter().take(*i).any(|(earlier, _)| earlier == key))
+        } else {
+            let mut seen = HashSet::with_capacity(self.0.len());
+            self.0
+                .iter()
+                .enumerate()
+                .find(|(_, (key, _))| !seen.insert(&**key))
+        };
+        match repeated {
+            Some((_, (key, _))) => Err(Malformed::RepeatedKey { key: clip(key) }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Into<Box<str>>> FromIterator<(K, Raw)> for Object {
+    fn from_iter<I: IntoIterator<Item = (K, Raw)>>(iter: I) -> Self {
+        Self(iter.into_iter().map(|(k, v)| (k.into(), v)).collect())
+    }
+}
+
+/// Appends `text` as a JSON string.
+pub fn write_string(out: &mut Vec<u8>, text: &str) {
+    // Most keys and names need no escape; then no serialiser is needed either.
+    if text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\') {
+        out.push(b'"');
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(Raw::string(text).as_bytes());
+    }
+}
+
+fn clip(key: &str) -> String {
+    key.chars().take(64).collect()
+}
+
+/// Tells "not an object" from invalid JSON that serde reports as a data error (an invalid key).
+fn data_error(error: &serde_json::Error, bytes: &Bytes) -> Malformed {
+    match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
+        Some(b'{') => Malformed::json(error),
+        _ => Malformed::NotObject,
+    }
+}
+
+struct Entries<'a> {
+    whole: &'a Bytes,
+}
+
+impl<'de> Visitor<'de> for Entries<'de> {
+    type Value = Vec<(Box<str>, Raw)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut entries = Vec::with_capacity(8);
+        while let Some(Key(key)) = map.next_key()? {
+            let value: &RawValue = map.next_value()?;
+            entries.push((key.into(), Raw::slice_of(self.whole, value)));
+        }
+        Ok(entries)
+    }
+}
+
+/// A key that borrows when it holds no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de> de::Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl<'de> Visitor<'de> for Text {
+            type Value = Key<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a key")
+            }
+            fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Borrowed(v)))
+            }
+            fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
+                Ok(Key(Cow::Owned(v.to_owned())))
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(input: &str, expected: Result<&str, &str>) {
+        let bytes = Bytes::from(input.to_owned());
+        let got = Object::parse(&bytes)
+            .map(|o| Raw::from(o).to_string())
+            .map_err(|e| e.to_string());
+        assert_eq!(got.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn numbers_order_and_unknown_members_survive() {
+        check(
+            r#"{"z":1.0,"a":12345678901234567890123,"m":{"b" : 1,"a":[ ]}}"#,
+            Ok(r#"{"z":1.0,"a":12345678901234567890123,"m":{"b" : 1,"a":[ ]}}"#),
+        );
+    }
+
+    #[test]
+    fn a_repeated_key_is_refused_however_it_is_spelled() {
+        check(r#"{"name":1,"n\u0061me":2}"#, Err("key `name` is repeated"));
+    }
+
+    #[test]
+    fn a_repeat_among_many_keys_is_found() {
+        let members: Vec<String> = (0..100).map(|i| format!("\"k{}\":0", i % 99)).collect();
+        check(
+            &format!("{{{}}}", members.join(",")),
+            Err("key `k0` is repeated"),
+        );
+    }
+
+    #[test]
+    fn other_values_are_not_objects() {
+        for input in ["[]", "1", "\"a\"", "null", "true"] {
+            check(input, Err("not a JSON object"));
+        }
+    }
+
+    #[test]
+    fn trailing_text_is_refused() {
+        let bytes = Bytes::from_static(b"{} {}");
+        assert!(matches!(Object::parse(&bytes), Err(Malformed::Json { .. })));
+    }
+
+    proptest! {
+        #[test]
+        fn parse_and_write_is_identity(pairs in proptest::collection::btree_map("[a-z\"\\\\\n]{0,6}", "-?[1-9][0-9]{0,30}(\\.[0-9]{1,5})?", 0..40)) {
+            let object: Object = pairs.iter().map(|(k, v)| (k.as_str(), Raw::parse(&Bytes::from(v.clone())).unwrap())).collect();
+            let raw = Raw::from(&object);
+            prop_assert_eq!(Object::parse(raw.as_bytes()).unwrap(), object);
+        }
+    }
+}

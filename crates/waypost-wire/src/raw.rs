@@ -1,0 +1,167 @@
+//! One JSON value as the bytes that were received.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::error::Malformed;
+use crate::object::Object;
+
+/// One valid JSON value, as received: number spelling, key order and white space survive.
+///
+/// Cloning is cheap; a value read from a larger message shares that message's buffer.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Raw(Bytes);
+
+impl Raw {
+    /// Reads one JSON value.
+    ///
+    /// # Errors
+    /// [`Malformed::Json`] when `bytes` is not exactly one JSON value in UTF-8.
+    pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
+        let value: &RawValue = serde_json::from_slice(bytes).map_err(|e| Malformed::json(&e))?;
+        Ok(Self::slice_of(bytes, value))
+    }
+
+    /// The part of `whole` that `value` was borrowed from.
+    pub(crate) fn slice_of(whole: &Bytes, value: &RawValue) -> Self {
+        Self(whole.slice_ref(value.get().as_bytes()))
+    }
+
+    /// Serialises `value`; for what Waypost itself says.
+    pub fn from_serialize<T: serde::Serialize + ?Sized>(value: &T) -> Self {
+        // Serialising into memory fails only for map keys that are not text: no type of ours.
+        serde_json::to_vec(value).map_or_else(|_| Self::null(), |bytes| Self(bytes.into()))
+    }
+
+    /// A JSON string with this text.
+    pub fn string(text: &str) -> Self {
+        Self::from_serialize(text)
+    }
+
+    /// `null`.
+    pub fn null() -> Self {
+        Self(Bytes::from_static(b"null"))
+    }
+
+    /// `{}`.
+    pub fn empty_object() -> Self {
+        Self(Bytes::from_static(b"{}"))
+    }
+
+    /// `true` or `false`.
+    pub fn bool(value: bool) -> Self {
+        Self(Bytes::from_static(if value { b"true" } else { b"false" }))
+    }
+
+    /// The JSON text.
+    pub fn as_bytes(&self) -> &Bytes {
+        &self.0
+    }
+
+    /// The JSON text; empty should the bytes not be UTF-8, which no constructor allows.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+
+    /// Whether this is `null`.
+    pub fn is_null(&self) -> bool {
+        &*self.0 == b"null"
+    }
+
+    /// Whether this is a JSON object.
+    pub fn is_object(&self) -> bool {
+        self.0.first() == Some(&b'{')
+    }
+
+    /// Whether this is a JSON string.
+    pub fn is_string(&self) -> bool {
+        self.0.first() == Some(&b'"')
+    }
+
+    /// The text of a JSON string, unescaped.
+    pub fn as_string(&self) -> Option<String> {
+        if self.is_string() {
+            self.decode()
+        } else {
+            None
+        }
+    }
+
+    /// The value of a JSON integer that fits.
+    pub fn as_i64(&self) -> Option<i64> {
+        self.decode()
+    }
+
+    /// The value of a JSON boolean.
+    pub fn as_bool(&self) -> Option<bool> {
+        self.decode()
+    }
+
+    /// The members of a JSON object, one level deep.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it is something else or repeats a key.
+    pub fn as_object(&self) -> Result<Object, Malformed> {
+        Object::parse(&self.0)
+    }
+
+    /// The items of a JSON array.
+    pub fn as_array(&self) -> Option<Vec<Self>> {
+        if self.0.first() != Some(&b'[') {
+            return None;
+        }
+        let items: Vec<&RawValue> = serde_json::from_slice(&self.0).ok()?;
+        Some(
+            items
+                .into_iter()
+                .map(|item| Self::slice_of(&self.0, item))
+                .collect(),
+        )
+    }
+
+    /// Decodes the value; for the few that are routed on.
+    pub fn decode<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_slice(&self.0).ok()
+    }
+}
+
+impl From<Object> for Raw {
+    fn from(object: Object) -> Self {
+        Self::from(&object)
+    }
+}
+
+impl From<&Object> for Raw {
+    fn from(object: &Object) -> Self {
+        let mut out = Vec::with_capacity(object.encoded_len());
+        object.write(&mut out);
+        Self(out.into())
+    }
+}
+
+impl From<Box<RawValue>> for Raw {
+    fn from(value: Box<RawValue>) -> Self {
+        Self(Bytes::from(String::from(Box::<str>::from(value))))
+    }
+}
+
+impl From<&serde_json::Value> for Raw {
+    fn from(value: &serde_json::Value) -> Self {
+        Self::from_serialize(value)
+    }
+}
+
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}

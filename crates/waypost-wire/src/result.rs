@@ -1,0 +1,40 @@
+//! The members of a result that a gateway looks at.
+
+use crate::object::Object;
+use crate::raw::Raw;
+
+pub const RESULT_TYPE: &str = "resultType";
+pub const TTL_MS: &str = "ttlMs";
+pub const CACHE_SCOPE: &str = "cacheScope";
+
+/// `resultType` of a result (specification: basic, results).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResultType {
+    /// The call is over. Also what a result without `resultType` is.
+    Complete,
+    /// The server asks first; the client retries with the answers.
+    InputRequired,
+    /// The call goes on as a task.
+    Task,
+    /// Something this version does not know.
+    Unknown,
+}
+
+impl ResultType {
+    /// Reads it; no other member decides.
+    pub fn of(result: &Object) -> Self {
+        match result.get(RESULT_TYPE).map(Raw::text) {
+            None | Some("\"complete\"") => Self::Complete,
+            Some("\"input_required\"") => Self::InputRequired,
+            Some("\"task\"") => Self::Task,
+            Some(_) => Self::Unknown,
+        }
+    }
+}
+
+/// Adds `resultType: "complete"` where a result does not say what it is.
+pub fn ensure_complete(result: &mut Object) {
+    if !result.contains(RESULT_TYPE) {
+        result.set(RESULT_TYPE, Raw::string("complete"));
+    }
+}

@@ -1,0 +1,20 @@
+//! Protocol versions.
+
+/// The stateless protocol, the one dialect spoken inside.
+pub const MODERN: &str = "2026-07-28";
+
+/// Every version of the modern era that Waypost speaks, newest first.
+pub const MODERN_VERSIONS: &[&str] = &[MODERN];
+
+/// Every version of the session era, newest first.
+pub const LEGACY_VERSIONS: &[&str] = &["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// Whether `version` is one of the modern era that Waypost speaks.
+pub fn is_modern(version: &str) -> bool {
+    MODERN_VERSIONS.contains(&version)
+}
+
+/// Whether `version` is a known one of the session era.
+pub fn is_legacy(version: &str) -> bool {
+    LEGACY_VERSIONS.contains(&version)
+}
