@@ -1,1 +1,7 @@
 //! Demo servers and misbehaving fakes.
+
+pub mod cli;
+pub mod demo;
+pub mod kit;
+pub mod run;
+pub mod seen;

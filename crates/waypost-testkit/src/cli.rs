@@ -1,0 +1,78 @@
+//! `waypost demo-server`: the demo servers from a command line.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use tokio_util::sync::CancellationToken;
+
+use crate::demo::start;
+use crate::demo::tasks::{Options, TaskServer};
+use crate::kit::events::Events;
+use crate::kit::server::Server;
+use crate::kit::stdio::serve_stdio;
+
+/// Which demo server.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Which {
+    /// The tasks extension.
+    Tasks,
+}
+
+/// Runs one of the embedded demo servers.
+#[derive(Args, Clone, Debug)]
+pub struct DemoServer {
+    /// The server to run.
+    #[arg(value_enum)]
+    pub which: Which,
+    /// Where to listen; port 0 takes any free one.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7410")]
+    pub listen: SocketAddr,
+    /// Speak over standard input and output instead.
+    #[arg(long, conflicts_with = "listen")]
+    pub stdio: bool,
+    /// Keep tasks here, across restarts.
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+/// Runs the server until `stop`, or, over stdio, until the input ends. `ready` gets the URL.
+///
+/// # Errors
+///
+/// When the address or the state directory cannot be used, or the pipe breaks.
+pub async fn run(
+    args: DemoServer,
+    stop: CancellationToken,
+    ready: impl FnOnce(&str),
+) -> io::Result<()> {
+    let options = Options {
+        state: args.state.clone(),
+        ..Options::default()
+    };
+    match args.which {
+        Which::Tasks => {
+            let server = TaskServer::open(options, Events::default(), stop.clone())?;
+            serve(&args, server, stop, ready).await
+        }
+    }
+}
+
+async fn serve(
+    args: &DemoServer,
+    server: impl Server,
+    stop: CancellationToken,
+    ready: impl FnOnce(&str),
+) -> io::Result<()> {
+    if args.stdio {
+        return match stop.run_until_cancelled(serve_stdio(server)).await {
+            Some(result) => result,
+            None => Ok(()),
+        };
+    }
+    let running = start(args.listen, server, stop).await?;
+    ready(&running.url);
+    running.wait().await;
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Tasks on disk: one JSON file each, replaced as a whole.
+
+use std::io::{ErrorKind, Result, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::task::Task;
+
+/// The directory of a task server.
+#[derive(Debug)]
+pub(crate) struct Files {
+    root: PathBuf,
+    temporary: bool,
+}
+
+impl Files {
+    pub(crate) fn open(state: Option<&Path>) -> Result<Self> {
+        let (root, temporary) = match state {
+            Some(path) => (path.to_owned(), false),
+            None => {
+                let name = format!("waypost-demo-{}", uuid::Uuid::new_v4().simple());
+                (std::env::temp_dir().join(name), true)
+            }
+        };
+        std::fs::create_dir_all(root.join("tasks"))?;
+        std::fs::create_dir_all(root.join("jobs"))?;
+        Ok(Self { root, temporary })
+    }
+
+    /// Where the worker process of `id` writes; see `external.rs`.
+    pub(crate) fn job(&self, id: &str) -> PathBuf {
+        self.root.join("jobs").join(id)
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.root.join("tasks").join(format!("{id}.json"))
+    }
+
+    /// Every task that can be read; a damaged file is left alone and reported.
+    pub(crate) fn load(&self) -> Result<Vec<Task>> {
+        let mut tasks = Vec::new();
+        for entry in std::fs::read_dir(self.root.join("tasks"))? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|kind| kind != "json") {
+                continue;
+            }
+            match serde_json::from_slice::<Task>(&std::fs::read(&path)?) {
+                Ok(task) => tasks.push(task),
+                Err(error) => tracing::warn!(path = %path.display(), %error, "damaged task file"),
+            }
+        }
+        Ok(tasks)
+    }
+
+    /// Writes a task so that it is there after a crash: synced, then renamed into place.
+    pub(crate) fn save(&self, task: &Task) -> Result<()> {
+        let path = self.path(&task.id);
+        let draft = path.with_extension("draft");
+        let mut file = std::fs::File::create(&draft)?;
+        file.write_all(&serde_json::to_vec(task)?)?;
+        file.sync_data()?;
+        std::fs::rename(&draft, &path)
+    }
+
+    pub(crate) fn remove(&self, id: &str) -> Result<()> {
+        let gone = |result: Result<()>| match result {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        gone(std::fs::remove_file(self.path(id)))?;
+        gone(std::fs::remove_dir_all(self.job(id)))
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        if self.temporary
+            && let Err(error) = std::fs::remove_dir_all(&self.root)
+        {
+            tracing::debug!(%error, "the temporary state was not removed");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What reached a server, for tests to ask about.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, Method, StatusCode};
+use http_body::{Frame, SizeHint};
+use serde_json::Value;
+use tokio::sync::watch;
+
+const BODY_LIMIT: usize = 64 * 1024 * 1024;
+
+/// How a recorded request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Not answered to the end yet.
+    Open,
+    /// The whole answer was handed to the connection.
+    Answered,
+    /// The client went away before the answer was complete, or the answer broke off.
+    Aborted,
+}
+
+/// One HTTP request as it arrived.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// The HTTP method.
+    pub http_method: Method,
+    /// Path and query.
+    pub path: String,
+    /// All headers, in order.
+    pub headers: HeaderMap,
+    /// The body, byte for byte.
+    pub body: Bytes,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Recorded {
+    /// The body as JSON; `Null` when it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The JSON-RPC method, if any.
+    pub fn method(&self) -> Option<String> {
+        self.json()
+            .get("method")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+}
+
+/// Everything a server was asked.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    all: Arc<Mutex<Vec<Recorded>>>,
+    changed: watch::Sender<u64>,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            all: Arc::default(),
+            changed: watch::channel(0).0,
+        }
+    }
+}
+
+impl Seen {
+    /// Every request so far, in order of arrival.
+    pub fn all(&self) -> Vec<Recorded> {
+        self.all
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The requests with this JSON-RPC method.
+    pub fn of(&self, method: &str) -> Vec<Recorded> {
+        self.all()
+            .into_iter()
+            .filter(|seen| seen.method().as_deref() == Some(method))
+            .collect()
+    }
+
+    /// How many requests had this JSON-RPC method.
+    pub fn count(&self, method: &str) -> usize {
+        self.of(method).len()
+    }
+
+    /// How many of them the client gave up, or the server broke off.
+    pub fn aborted(&self, method: &str) -> usize {
+        self.of(method)
+            .iter()
+            .filter(|seen| seen.outcome == Outcome::Aborted)
+            .count()
+    }
+
+    /// Waits until `done` holds; `false` when it does not within ten seconds.
+    pub async fn wait_for(&self, done: impl Fn(&Self) -> bool + Send) -> bool {
+        let mut changed = self.changed.subscribe();
+        let wait = async {
+            while !done(self) {
+                if changed.changed().await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(Duration::from_secs(10), wait)
+            .await
+            .unwrap_or(false)
+    }
+
+    fn push(&self, recorded: Recorded) -> usize {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(recorded);
+        let at = all.len() - 1;
+        drop(all);
+        self.changed.send_modify(|count| *count += 1);
+        at
+    }
+
+    fn end(&self, at: usize, outcome: Outcome) {
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(seen) = all.get_mut(at).filter(|seen| seen.outcome == Outcome::Open) {
+            seen.outcome = outcome;
+        }
+        drop(all);
+        self.changed.send_modify(|count| *count += 1);
+    }
+}
+
+/// Middleware: records the request, and later how its answer ended.
+pub(crate) async fn record(State(seen): State<Seen>, request: Request, next: Next) -> Response {
+    let (head, body) = request.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, BODY_LIMIT).await else {
+        return StatusCode::PAYLOAD_TOO_LARGE.into_response();
+    };
+    let at = seen.push(Recorded {
+        http_method: head.method.clone(),
+        path: head
+            .uri
+            .path_and_query()
+            .map_or_else(String::new, ToString::to_string),
+        headers: head.headers.clone(),
+        body: bytes.clone(),
+        outcome: Outcome::Open,
+    });
+    // From here on, being dropped means that the client went away.
+    let watch = Watch { seen, at };
+    let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
+    response.map(|body| {
+        if http_body::Body::is_end_stream(&body) {
+            watch.seen.end(watch.at, Outcome::Answered);
+        }
+        Body::new(Watched { body, watch })
+    })
+}
+
+struct Watch {
+    seen: Seen,
+    at: usize,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.seen.end(self.at, Outcome::Aborted);
+    }
+}
+
+struct Watched {
+    body: Body,
+    watch: Watch,
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = Pin::new(&mut self.body).poll_frame(context);
+        let ended = match &frame {
+            Poll::Ready(None) => true,
+            Poll::Ready(Some(Ok(_))) => self.body.is_end_stream(),
+            Poll::Ready(Some(Err(_))) | Poll::Pending => false,
+        };
+        if ended {
+            self.watch.seen.end(self.watch.at, Outcome::Answered);
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
