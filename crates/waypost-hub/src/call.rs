@@ -1,0 +1,95 @@
+//! A call as it travels inside: the stateless dialect, whatever the client spoke.
+
+use std::fmt;
+use std::sync::Arc;
+
+use waypost_wire::meta::RequestMeta;
+use waypost_wire::object::Object;
+
+/// Who calls. Two principals never see each other's tasks or states.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Principal(Arc<str>);
+
+impl Principal {
+    /// The name of every caller while nobody has to authenticate.
+    pub const ANONYMOUS: &'static str = "anonymous";
+
+    /// A principal by its name.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// Whoever calls without credentials where none are asked for.
+    pub fn anonymous() -> Self {
+        Self::new(Self::ANONYMOUS)
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which part of the catalogue an endpoint shows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum View {
+    /// `/mcp`: every upstream.
+    All,
+    /// `/mcp/<upstream>`: one alone.
+    Upstream(Arc<str>),
+}
+
+impl View {
+    /// Whether the view shows this upstream.
+    pub fn shows(&self, upstream: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Upstream(name) => **name == *upstream,
+        }
+    }
+}
+
+/// HTTP headers of the request that routing and validation look at, values as received.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallHeaders {
+    /// `Mcp-Name`, decoded.
+    pub name: Option<String>,
+    /// `Mcp-Param-*`: the lower-case full header name and the value, not decoded.
+    pub params: Vec<(String, String)>,
+}
+
+/// One request with all its context.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// For the log: finds the request's lines again.
+    pub request_id: Arc<str>,
+    pub method: String,
+    /// Without `_meta`.
+    pub params: Object,
+    /// What `_meta` said: version, capabilities, client, progress token and the rest.
+    pub meta: RequestMeta,
+    pub principal: Principal,
+    pub view: View,
+    pub headers: CallHeaders,
+}
+
+impl Call {
+    /// A call of Waypost's own with empty params: discovery, lists, polls.
+    pub fn own(method: &str, params: Object) -> Self {
+        Self {
+            request_id: "waypost".into(),
+            method: method.to_owned(),
+            params,
+            meta: crate::own::meta(),
+            principal: Principal::new("waypost"),
+            view: View::All,
+            headers: CallHeaders::default(),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Why a call got no answer.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// The kinds of failure; each has one row in the front's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No such tool, prompt, resource or task for this caller.
+    UnknownTarget,
+    /// The caller may not; looks like [`Kind::UnknownTarget`] from outside.
+    Denied,
+    /// Too much at once.
+    Throttled,
+    /// The upstream cannot be reached; nothing ran, unless the detail says otherwise.
+    Unavailable,
+    /// The upstream did not answer in time; it was told to stop.
+    Timeout,
+    /// The upstream answered something that is not the protocol.
+    BadUpstream,
+    /// The gateway itself failed.
+    Internal,
+}
+
+impl Kind {
+    /// The word in `data.kind`, logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownTarget => "unknown_target",
+            Self::Denied => "denied",
+            Self::Throttled => "throttled",
+            Self::Unavailable => "unavailable",
+            Self::Timeout => "timeout",
+            Self::BadUpstream => "bad_upstream",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownTarget => "unknown target",
+            Self::Denied => "not allowed",
+            Self::Throttled => "too many calls",
+            Self::Unavailable => "not available",
+            Self::Timeout => "no answer in time",
+            Self::BadUpstream => "invalid answer",
+            Self::Internal => "internal error",
+        })
+    }
+}
+
+/// Who caused it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Client,
+    Gateway,
+    Upstream(Arc<str>),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client => f.write_str("the request"),
+            Self::Gateway => f.write_str("the gateway"),
+            Self::Upstream(name) => write!(f, "upstream `{name}`"),
+        }
+    }
+}
+
+/// Why a call got no answer from its upstream.
+///
+/// An error *answer* of an upstream is not one: it passes through as it came.
+#[derive(Debug, thiserror::Error)]
+#[error("{origin}: {}", .detail.as_deref().map_or_else(|| kind.to_string(), str::to_owned))]
+pub struct CallError {
+    pub kind: Kind,
+    pub origin: Origin,
+    /// What happened, in our words and safe to show: "connection refused", "answered HTTP 502".
+    pub detail: Option<Cow<'static, str>>,
+    /// Whether the server certainly did not execute the call.
+    pub retryable: bool,
+    /// For the log only; never sent to the client.
+    #[source]
+    pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl CallError {
+    /// A failure without more to say.
+    pub fn new(kind: Kind, origin: Origin) -> Self {
+        Self {
+            kind,
+            origin,
+            detail: None,
+            retryable: false,
+            source: None,
+        }
+    }
+
+    /// A failure of this upstream.
+    pub fn upstream(kind: Kind, name: &Arc<str>) -> Self {
+        Self::new(kind, Origin::Upstream(Arc::clone(name)))
+    }
+
+    /// The request names something that does not exist, as `detail` says.
+    pub fn unknown(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::UnknownTarget, Origin::Client).detail(detail)
+    }
+
+    /// Every task that cannot be used answers the same, whatever is wrong with its id.
+    pub fn unknown_task() -> Self {
+        Self::unknown("unknown task")
+    }
+
+    /// A stream that stopped before its end.
+    pub fn no_end() -> Self {
+        Self::new(Kind::BadUpstream, Origin::Gateway).detail("the stream ended without an answer")
+    }
+
+    /// Says what happened.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Marks that nothing was executed.
+    #[must_use]
+    pub fn retryable(mut self) -> Self {
+        self.retryable = true;
+        self
+    }
+
+    /// Adds the cause for the log.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+}

@@ -1,0 +1,253 @@
+//! Sends one call to one upstream: permit, progress token, timeout, the watch on its health.
+
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt as _};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+use waypost_wire::meta;
+use waypost_wire::method;
+use waypost_wire::raw::Raw;
+
+use crate::call::Call;
+use crate::error::{CallError, Kind, Origin};
+use crate::event::CallFinished;
+use crate::member::Member;
+use crate::reply::{End, Event, EventStream, Reply};
+use crate::status::State;
+
+/// Progress tokens towards upstreams. Two clients may use the same token at once, and a server
+/// that both share must be able to tell them apart.
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+/// Sends `call`, whose names are already the upstream's. `target` is the original name of the
+/// tool or prompt, for timeouts and metrics.
+///
+/// The timeout starts anew with each progress notification, up to the ceiling. Dropping the
+/// future or the reply cancels the call at the upstream.
+///
+/// # Errors
+/// What the upstream's connection reports, [`Kind::Throttled`] with no permit left,
+/// [`Kind::Timeout`], and [`Kind::Unavailable`] for an upstream that cannot be called now.
+pub async fn send(
+    member: &Arc<Member>,
+    mut call: Call,
+    target: Option<&str>,
+) -> Result<Reply, CallError> {
+    usable(member)?;
+    let permit = Arc::clone(member.permits())
+        .try_acquire_owned()
+        .map_err(|_| {
+            CallError::upstream(Kind::Throttled, &member.name)
+                .detail("too many calls in flight")
+                .retryable()
+        })?;
+    let token = call
+        .meta
+        .progress_token
+        .take()
+        .map(|token| Token::replace(&mut call, token));
+    let mut watch = Watch {
+        member: Arc::clone(member),
+        request_id: Arc::clone(&call.request_id),
+        method: call.method.clone(),
+        target: target.map(str::to_owned),
+        started: Instant::now(),
+        finished: false,
+        _permit: permit,
+    };
+    let timeout = member.timeout(target);
+    let ceiling = watch.started + member.settings.timeout_ceiling.max(timeout);
+    let deadline = tokio::time::sleep(timeout);
+    tokio::pin!(deadline);
+    let reply = tokio::select! {
+        biased;
+        reply = member.upstream.call(call) => reply,
+        () = &mut deadline => Err(watch.timed_out()),
+    };
+    match reply {
+        Ok(Reply::End(end)) => {
+            watch.ended(&end);
+            Ok(Reply::End(end))
+        }
+        Ok(Reply::Stream(events)) => {
+            let sleep = Box::pin(tokio::time::sleep(timeout));
+            Ok(Reply::Stream(
+                Guarded {
+                    events,
+                    watch,
+                    token,
+                    timeout,
+                    ceiling,
+                    sleep,
+                }
+                .boxed(),
+            ))
+        }
+        Err(error) => Err(watch.failed(error)),
+    }
+}
+
+/// Refuses at once where a call could only hang.
+fn usable(member: &Member) -> Result<(), CallError> {
+    let refuse = |detail: &'static str| {
+        let error = CallError::upstream(Kind::Unavailable, &member.name);
+        let last = member.status.report().last_error;
+        Err(match last {
+            Some(last) => error.detail(format!("{detail}: {last}")).retryable(),
+            None => error.detail(detail).retryable(),
+        })
+    };
+    match member.status.state() {
+        State::Disabled => refuse("disabled"),
+        State::Legacy => refuse("speaks only protocol versions before 2026-07-28"),
+        // The others may have come back since they were last looked at.
+        State::Starting | State::Up | State::Degraded | State::AuthRequired | State::Down => Ok(()),
+    }
+}
+
+/// The caller's progress token and the one that stands for it at the upstream.
+struct Token {
+    caller: Raw,
+    ours: u64,
+}
+
+impl Token {
+    fn replace(call: &mut Call, caller: Raw) -> Self {
+        let ours = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
+        call.meta.progress_token = Some(Raw::from_serialize(&ours));
+        Self { caller, ours }
+    }
+}
+
+/// Sees to it that each call is counted once, also one that is dropped, and holds its permit
+/// until then: a permit given back with the head of a stream would bound nothing.
+struct Watch {
+    member: Arc<Member>,
+    request_id: Arc<str>,
+    method: String,
+    target: Option<String>,
+    started: Instant,
+    finished: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Watch {
+    fn ended(&mut self, end: &End) {
+        self.member.status.answered();
+        self.emit(match end {
+            End::Complete(_) => "complete",
+            End::InputRequired(_) => "input_required",
+            End::Task(_) => "task",
+            End::Error(_) => "error",
+        });
+    }
+
+    fn failed(&mut self, error: CallError) -> CallError {
+        // A caller's or our own fault says nothing about the server.
+        let upstream = matches!(error.origin, Origin::Upstream(_));
+        if upstream && self.member.status.failed(&error.to_string()) {
+            self.member.wake.notify_one();
+        }
+        self.emit(error.kind.as_str());
+        error
+    }
+
+    fn timed_out(&self) -> CallError {
+        let seconds = self.started.elapsed().as_secs_f64();
+        CallError::upstream(Kind::Timeout, &self.member.name).detail(format!(
+            "no answer within {seconds:.1} s, the call was cancelled"
+        ))
+    }
+
+    fn emit(&mut self, outcome: &'static str) {
+        self.finished = true;
+        CallFinished {
+            request_id: &self.request_id,
+            upstream: &self.member.name,
+            method: &self.method,
+            target: self.target.as_deref(),
+            outcome,
+            took: self.started.elapsed(),
+        }
+        .emit();
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.emit("cancelled");
+        }
+    }
+}
+
+/// An upstream's stream under a timeout that progress extends.
+struct Guarded {
+    events: EventStream,
+    watch: Watch,
+    token: Option<Token>,
+    timeout: Duration,
+    ceiling: Instant,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl Guarded {
+    fn notification(&mut self, event: &mut Event) {
+        let Event::Notification(notification) = event else {
+            return;
+        };
+        if notification.method == method::PROGRESS {
+            let next = (Instant::now() + self.timeout).min(self.ceiling);
+            self.sleep.as_mut().reset(next);
+            let ours = notification
+                .params
+                .get(meta::PROGRESS_TOKEN)
+                .and_then(Raw::as_i64);
+            if let Some(token) = &self.token
+                && ours.and_then(|n| u64::try_from(n).ok()) == Some(token.ours)
+            {
+                notification
+                    .params
+                    .set(meta::PROGRESS_TOKEN, token.caller.clone());
+            }
+        }
+    }
+}
+
+impl Stream for Guarded {
+    type Item = Result<Event, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.watch.finished {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(event) = self.events.poll_next_unpin(cx) {
+            return Poll::Ready(Some(match event {
+                Some(Ok(mut event)) => {
+                    self.notification(&mut event);
+                    if let Event::End(end) = &event {
+                        self.watch.ended(end);
+                    }
+                    Ok(event)
+                }
+                Some(Err(error)) => Err(self.watch.failed(error)),
+                None => {
+                    let error = CallError::upstream(Kind::BadUpstream, &self.watch.member.name);
+                    let error = error.detail("the stream ended without an answer");
+                    Err(self.watch.failed(error))
+                }
+            }));
+        }
+        if self.sleep.as_mut().poll(cx).is_ready() {
+            let error = self.watch.timed_out();
+            return Poll::Ready(Some(Err(self.watch.failed(error))));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,116 @@
+//! One configured upstream and all that belongs to it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use globset::{Glob, GlobMatcher};
+use tokio::sync::{Notify, Semaphore};
+use waypost_config::config::Upstream as Settings;
+use waypost_wire::capability::TASKS;
+
+use crate::registry::{Era, Learned};
+use crate::status::{State, Status};
+use crate::upstream::Upstream;
+
+/// One upstream as the hub sees it. Shared by all cores; nothing in it is locked.
+#[derive(Debug)]
+pub struct Member {
+    /// Its identity: in ids, metrics, policy and handles.
+    pub name: Arc<str>,
+    pub settings: Settings,
+    /// The connection.
+    pub upstream: Arc<dyn Upstream>,
+    pub status: Status,
+    /// Asks the supervisor to look at the upstream now.
+    pub wake: Notify,
+    learned: ArcSwapOption<Learned>,
+    permits: Arc<Semaphore>,
+    allow: Vec<GlobMatcher>,
+    deny: Vec<GlobMatcher>,
+    timeouts: Vec<(GlobMatcher, Duration)>,
+}
+
+impl Member {
+    /// Puts settings and connection together.
+    pub fn new(settings: Settings, upstream: Arc<dyn Upstream>) -> Self {
+        let state = if settings.disabled {
+            State::Disabled
+        } else {
+            State::Starting
+        };
+        let rules = &settings.tools;
+        let timeouts = rules.timeouts.iter();
+        Self {
+            name: settings.name.as_str().into(),
+            upstream,
+            status: Status::new(state),
+            wake: Notify::new(),
+            learned: ArcSwapOption::empty(),
+            permits: Arc::new(Semaphore::new(settings.max_in_flight)),
+            allow: matchers(&rules.allow),
+            deny: matchers(&rules.deny),
+            timeouts: timeouts
+                .filter_map(|(p, t)| Some((matcher(p)?, *t)))
+                .collect(),
+            settings,
+        }
+    }
+
+    /// What is known of it; `None` before the first successful look.
+    pub fn learned(&self) -> Option<Arc<Learned>> {
+        self.learned.load_full()
+    }
+
+    /// Replaces what is known of it.
+    pub fn learn(&self, learned: Learned) {
+        self.learned.store(Some(Arc::new(learned)));
+    }
+
+    /// Whether its tasks extension is known, or assumed by the file.
+    pub fn has_tasks(&self) -> bool {
+        let assumed = || self.settings.assume_extensions.iter().any(|e| e == TASKS);
+        self.learned
+            .load()
+            .as_ref()
+            .is_some_and(|learned| learned.has_tasks())
+            || assumed()
+    }
+
+    /// Whether it is known to speak the modern protocol.
+    pub fn is_modern(&self) -> bool {
+        self.learned
+            .load()
+            .as_ref()
+            .is_some_and(|learned| learned.era == Era::Modern)
+    }
+
+    /// Whether the file lets this tool be listed and called; `name` is the original one.
+    pub fn allows_tool(&self, name: &str) -> bool {
+        let allowed = self.allow.is_empty() || self.allow.iter().any(|glob| glob.is_match(name));
+        allowed && !self.deny.iter().any(|glob| glob.is_match(name))
+    }
+
+    /// How long a call may go on without progress; `tool` is the original name.
+    pub fn timeout(&self, tool: Option<&str>) -> Duration {
+        let own = tool.and_then(|name| self.timeouts.iter().find(|(glob, _)| glob.is_match(name)));
+        own.map_or(self.settings.timeout, |(_, timeout)| *timeout)
+    }
+
+    /// Room for the calls in flight.
+    pub(crate) fn permits(&self) -> &Arc<Semaphore> {
+        &self.permits
+    }
+}
+
+fn matchers(patterns: &[String]) -> Vec<GlobMatcher> {
+    patterns
+        .iter()
+        .filter_map(|pattern| matcher(pattern))
+        .collect()
+}
+
+/// The configuration has checked every pattern, so none is lost here.
+fn matcher(pattern: &str) -> Option<GlobMatcher> {
+    Glob::new(pattern).ok().map(|glob| glob.compile_matcher())
+}

@@ -1,0 +1,171 @@
+//! How each upstream is doing, from what really happened to calls.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use crate::registry::now_ms;
+
+/// What an upstream is good for now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Switched off in the file.
+    Disabled,
+    /// The first connect attempt is not over.
+    Starting,
+    /// Calls work.
+    Up,
+    /// It answered lately, but recent calls failed; what was learned is still served.
+    Degraded,
+    /// It wants credentials that Waypost does not have.
+    AuthRequired,
+    /// It speaks only the session era, which is not bridged yet.
+    Legacy,
+    /// It cannot be reached.
+    Down,
+}
+
+impl State {
+    /// The word in status, logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Starting => "starting",
+            Self::Up => "up",
+            Self::Degraded => "degraded",
+            Self::AuthRequired => "auth_required",
+            Self::Legacy => "legacy",
+            Self::Down => "down",
+        }
+    }
+}
+
+/// A state, since when and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    pub state: State,
+    /// Milliseconds since the epoch.
+    pub since_ms: u64,
+    /// In our words, without secrets.
+    pub last_error: Option<String>,
+    /// Milliseconds since the epoch; zero while there was none.
+    pub last_error_ms: u64,
+}
+
+/// After so many calls in a row that failed, an upstream that is up is called degraded.
+const DEGRADED_AFTER: u32 = 3;
+
+/// The live status of one upstream.
+#[derive(Debug)]
+pub struct Status {
+    report: ArcSwap<Report>,
+    failures: AtomicU32,
+    calls: AtomicU64,
+}
+
+impl Status {
+    /// A status to begin with.
+    pub fn new(state: State) -> Self {
+        let report = Report {
+            state,
+            since_ms: now_ms(),
+            last_error: None,
+            last_error_ms: 0,
+        };
+        Self {
+            report: ArcSwap::from_pointee(report),
+            failures: AtomicU32::new(0),
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// What it is now.
+    pub fn report(&self) -> Report {
+        Report::clone(&self.report.load())
+    }
+
+    /// The state alone.
+    pub fn state(&self) -> State {
+        self.report.load().state
+    }
+
+    /// How many calls went out.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// A connect attempt ended so.
+    pub fn set(&self, state: State, error: Option<String>) {
+        if state == State::Up {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+        self.update(state, error);
+    }
+
+    /// A call was answered: by a result or by the server's own error, which is an answer too.
+    pub fn answered(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        // The common case writes nothing shared between cores beyond the counter.
+        if self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+            if self.state() == State::Degraded {
+                self.update(State::Up, None);
+            }
+        }
+    }
+
+    /// A call was not answered. `true` when this makes it worth asking the server anew.
+    pub fn failed(&self, error: &str) -> bool {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        let state = match self.state() {
+            State::Up if failures >= DEGRADED_AFTER => State::Degraded,
+            state => state,
+        };
+        self.update(state, Some(error.to_owned()));
+        failures == 1 || failures.is_multiple_of(DEGRADED_AFTER)
+    }
+
+    fn update(&self, state: State, error: Option<String>) {
+        self.report.rcu(|old| {
+            let now = now_ms();
+            let since_ms = if old.state == state {
+                old.since_ms
+            } else {
+                now
+            };
+            match &error {
+                Some(text) => Report {
+                    state,
+                    since_ms,
+                    last_error: Some(text.clone()),
+                    last_error_ms: now,
+                },
+                None => Report {
+                    state,
+                    since_ms,
+                    ..Report::clone(old)
+                },
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r57_an_upstream_whose_calls_fail_is_not_up() {
+        let status = Status::new(State::Up);
+        assert!(status.failed("answered HTTP 500"));
+        assert_eq!(status.state(), State::Up);
+        status.failed("answered HTTP 500");
+        status.failed("answered HTTP 500");
+        assert_eq!(status.state(), State::Degraded);
+        status.answered();
+        let report = status.report();
+        assert_eq!(report.state, State::Up);
+        assert_eq!(report.last_error.as_deref(), Some("answered HTTP 500"));
+    }
+}
