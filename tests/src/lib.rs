@@ -1,1 +1,4 @@
-//! Helpers of the end-to-end tests.
+//! Helpers of the end-to-end and interop tests.
+
+pub mod conformance;
+pub mod interop;
