@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use tokio_util::sync::CancellationToken;
 
+use crate::demo::all::AllServer;
+use crate::demo::everything::EverythingServer;
 use crate::demo::start;
 use crate::demo::tasks::{Options, TaskServer};
 use crate::kit::events::Events;
@@ -18,6 +20,10 @@ use crate::kit::stdio::serve_stdio;
 pub enum Which {
     /// The tasks extension.
     Tasks,
+    /// Everything else of the protocol.
+    Everything,
+    /// Both behind one endpoint.
+    All,
 }
 
 /// Runs one of the embedded demo servers.
@@ -51,10 +57,17 @@ pub async fn run(
         state: args.state.clone(),
         ..Options::default()
     };
+    let events = Events::default();
+    let everything = EverythingServer::new(events.clone());
     match args.which {
+        Which::Everything => serve(&args, everything, stop, ready).await,
         Which::Tasks => {
-            let server = TaskServer::open(options, Events::default(), stop.clone())?;
+            let server = TaskServer::open(options, events, stop.clone())?;
             serve(&args, server, stop, ready).await
+        }
+        Which::All => {
+            let tasks = TaskServer::open(options, events, stop.clone())?;
+            serve(&args, AllServer::new(everything, tasks), stop, ready).await
         }
     }
 }

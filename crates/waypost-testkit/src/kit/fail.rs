@@ -71,7 +71,7 @@ impl Fail {
     }
 
     /// The caller did not declare `required` (shaped like client capabilities).
-    pub fn missing_capability(required: Value) -> Self {
+    pub fn missing_capability(required: &Value) -> Self {
         let mut fail = Self::new(
             StatusCode::BAD_REQUEST,
             -32021,
@@ -83,7 +83,7 @@ impl Fail {
 
     /// [`Fail::missing_capability`] for the tasks extension.
     pub fn missing_tasks() -> Self {
-        Self::missing_capability(json!({ "extensions": { TASKS: {} } }))
+        Self::missing_capability(&json!({ "extensions": { TASKS: {} } }))
     }
 
     /// A protocol revision that is not spoken here.

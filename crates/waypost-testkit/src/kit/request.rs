@@ -144,7 +144,7 @@ impl Request {
         if missing.is_empty() {
             return Ok(());
         }
-        Err(Fail::missing_capability(Value::Object(missing)))
+        Err(Fail::missing_capability(&Value::Object(missing)))
     }
 
     /// The progress token, a string or a number.
