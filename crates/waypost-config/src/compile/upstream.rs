@@ -1,0 +1,249 @@
+//! The upstreams: each by itself, then all together.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use globset::Glob;
+
+use super::{names, reach, settings};
+use crate::config::{Reach, ToolRules, Upstream};
+use crate::path::KeyPath;
+use crate::problem::Report;
+use crate::raw::{Ordered, RawMcpServer, RawServer, RawTools, RawUpstream};
+use crate::suggest;
+use crate::units::{self, DurationText, MillisText};
+
+pub(super) fn all(
+    own: Ordered<RawUpstream>,
+    foreign: Ordered<RawMcpServer>,
+    folder: &Path,
+    report: &mut Report<'_>,
+) -> Vec<Upstream> {
+    let mut found: Vec<(KeyPath, Upstream)> = Vec::new();
+    for (name, raw) in own.0 {
+        let at = KeyPath::default().key("upstreams").key(&name);
+        let timeout = settings::duration(&raw.timeout, &at.key("timeout"), report);
+        found.extend(
+            one(&name, raw.server, timeout, folder, report, &at).map(|upstream| (at, upstream)),
+        );
+    }
+    for (name, raw) in foreign.0 {
+        let at = KeyPath::default().key("mcpServers").key(&name);
+        transport(&raw, &at, report);
+        let timeout = foreign_timeout(raw.timeout.as_ref(), &at.key("timeout"), report);
+        found.extend(
+            one(&name, raw.server, timeout, folder, report, &at).map(|upstream| (at, upstream)),
+        );
+    }
+    together(&found, report);
+    found.into_iter().map(|(_, upstream)| upstream).collect()
+}
+
+/// One upstream, or nothing when it cannot be reached as written.
+fn one(
+    name: &str,
+    raw: RawServer,
+    timeout: Duration,
+    folder: &Path,
+    report: &mut Report<'_>,
+    at: &KeyPath,
+) -> Option<Upstream> {
+    if let Err(what) = names::upstream(name) {
+        report.error_hint(
+            at,
+            what,
+            format!("call it `{}`", suggest::upstream_name(name)),
+        );
+    }
+    let prefix = raw.prefix.clone().unwrap_or_else(|| format!("{name}_"));
+    if raw.prefix.is_some() && !names::is_prefix(&prefix) {
+        let hint = "use letters, digits, `_` and `-`, or `\"\"` for none";
+        report.error_hint(
+            &at.key("prefix"),
+            "has characters that clients refuse in names",
+            hint,
+        );
+    }
+    let timeout_ceiling =
+        settings::duration(&raw.timeout_ceiling, &at.key("timeout_ceiling"), report);
+    if timeout > timeout_ceiling {
+        let hint = "raise `timeout_ceiling` as well";
+        report.error_hint(&at.key("timeout"), "longer than `timeout_ceiling`", hint);
+    }
+    let startup = raw.startup_timeout.clone();
+    let connect_timeout =
+        settings::duration(&raw.connect_timeout, &at.key("connect_timeout"), report);
+    let list_timeout = settings::duration(&raw.list_timeout, &at.key("list_timeout"), report);
+    let max_in_flight = settings::between(
+        raw.max_in_flight,
+        1,
+        1_000_000,
+        &at.key("max_in_flight"),
+        report,
+    );
+    for (index, id) in raw.assume_extensions.iter().enumerate() {
+        if !names::is_extension(id) {
+            let at = at.key("assume_extensions").index(index);
+            report.error_hint(
+                &at,
+                "not an extension's identifier",
+                "write it like `io.modelcontextprotocol/tasks`",
+            );
+        }
+    }
+    let tools = tools(&raw.tools, timeout_ceiling, &at.key("tools"), report);
+    let (tasks, required, disabled) = (raw.tasks, raw.required, raw.disabled);
+    let (assume_extensions, aliases) = (raw.assume_extensions.clone(), raw.aliases.clone());
+    let reach = reach::reach(raw, folder, at, report)?;
+    let default_startup = match reach {
+        Reach::Http { .. } => "10s",
+        Reach::Stdio { .. } => "60s",
+    };
+    let startup = startup.unwrap_or_else(|| DurationText(default_startup.to_owned()));
+    Some(Upstream {
+        fingerprint: reach::fingerprint(&reach),
+        name: name.to_owned(),
+        reach,
+        prefix,
+        tasks,
+        timeout,
+        timeout_ceiling,
+        startup_timeout: settings::duration(&startup, &at.key("startup_timeout"), report),
+        connect_timeout,
+        list_timeout,
+        required,
+        disabled,
+        assume_extensions,
+        max_in_flight,
+        aliases,
+        tools,
+    })
+}
+
+fn tools(raw: &RawTools, ceiling: Duration, at: &KeyPath, report: &mut Report<'_>) -> ToolRules {
+    for (key, patterns) in [("allow", &raw.allow), ("deny", &raw.deny)] {
+        for (index, pattern) in patterns.iter().enumerate() {
+            glob(pattern, &at.key(key).index(index), report);
+        }
+    }
+    let mut timeouts = Vec::new();
+    for (pattern, text) in &raw.timeouts.0 {
+        let at = at.key("timeouts").key(pattern);
+        glob(pattern, &at, report);
+        let timeout = settings::duration(text, &at, report);
+        if timeout > ceiling {
+            report.error_hint(
+                &at,
+                "longer than `timeout_ceiling`",
+                "raise `timeout_ceiling` as well",
+            );
+        }
+        timeouts.push((pattern.clone(), timeout));
+    }
+    ToolRules {
+        allow: raw.allow.clone(),
+        deny: raw.deny.clone(),
+        timeouts,
+    }
+}
+
+fn glob(pattern: &str, at: &KeyPath, report: &mut Report<'_>) {
+    if pattern.is_empty() {
+        report.error_hint(
+            at,
+            "an empty pattern matches nothing",
+            "`*` matches every tool",
+        );
+    } else if Glob::new(pattern).is_err() {
+        let what = format!("not a pattern: {}", report.show(at, pattern));
+        report.error_hint(at, what, "use `*`, `?`, `[ab]` and `{a,b}`");
+    }
+}
+
+/// `type` and `transport` only repeat what `url` and `command` say; they must not contradict.
+fn transport(raw: &RawMcpServer, at: &KeyPath, report: &mut Report<'_>) {
+    for (key, value) in [("type", &raw.kind), ("transport", &raw.transport)] {
+        let Some(value) = value else { continue };
+        let at = at.key(key);
+        let (wanted, present) = match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+            "stdio" => ("command", raw.server.command.is_some()),
+            "http" | "streamablehttp" => ("url", raw.server.url.is_some()),
+            "sse" => {
+                let hint =
+                    "use the server's Streamable HTTP address with `type: http`, if it has one";
+                report.error_hint(&at, "the HTTP+SSE transport is not supported yet", hint);
+                continue;
+            }
+            _ => {
+                let what = format!("not a transport: {}", report.show(&at, value));
+                report.error_hint(&at, what, "write `stdio` or `http`");
+                continue;
+            }
+        };
+        if !present {
+            let what = format!("needs `{wanted}`: {}", report.show(&at, value));
+            report.error_hint(&at, what, format!("give `{wanted}`, or leave out `{key}`"));
+        }
+    }
+}
+
+/// The `timeout` of a client's file: milliseconds.
+fn foreign_timeout(text: Option<&MillisText>, at: &KeyPath, report: &mut Report<'_>) -> Duration {
+    let Some(MillisText(text)) = text else {
+        return settings::duration(&RawUpstream::default().timeout, at, report);
+    };
+    let timeout =
+        settings::parsed(units::millis(text), text, at, report).unwrap_or(Duration::from_secs(1));
+    if timeout.is_zero() {
+        report.error_hint(at, "may not be 0", "leave it out for the default");
+    }
+    timeout
+}
+
+/// What can be wrong with upstreams only beside each other.
+fn together(all: &[(KeyPath, Upstream)], report: &mut Report<'_>) {
+    let mut names: BTreeMap<&str, String> = BTreeMap::new();
+    for (at, upstream) in all {
+        if let Some(first) = names.insert(&upstream.name, at.to_string()) {
+            let what = format!("`{first}` has this name too");
+            report.error_hint(at, what, "rename one of the two");
+        }
+    }
+    for (at, upstream) in all {
+        for (index, alias) in upstream.aliases.iter().enumerate() {
+            let at = at.key("aliases").index(index);
+            if let Err(what) = names::upstream(alias) {
+                report.error(&at, what);
+            } else if let Some(first) = names.insert(alias, at.to_string()) {
+                let what = format!("`{first}` has this name too");
+                report.error_hint(&at, what, "an old name can lead to one upstream only");
+            }
+        }
+    }
+    prefixes(all, report);
+}
+
+/// Two prefixes of which one begins with the other can give two tools one name.
+fn prefixes(all: &[(KeyPath, Upstream)], report: &mut Report<'_>) {
+    let live: Vec<_> = all
+        .iter()
+        .filter(|(_, upstream)| !upstream.disabled)
+        .collect();
+    for (index, (at, upstream)) in live.iter().enumerate() {
+        let overlaps =
+            |other: &str| other.starts_with(&upstream.prefix) || upstream.prefix.starts_with(other);
+        let first = live
+            .iter()
+            .take(index)
+            .find(|(_, other)| overlaps(&other.prefix));
+        if let Some((_, other)) = first {
+            let what = format!(
+                "the prefix `{}` overlaps with `{}` of `{}`",
+                upstream.prefix, other.prefix, other.name
+            );
+            let hint = "names may collide; give one of them another `prefix`";
+            report.warning(&at.key("prefix"), what, hint);
+        }
+    }
+}

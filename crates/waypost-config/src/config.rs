@@ -1,0 +1,337 @@
+//! The checked configuration: what the rest of Waypost is built from.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::secret::{Secret, Url};
+
+/// A configuration in which everything has been checked.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Config {
+    /// Where the MCP endpoint listens.
+    pub listen: SocketAddr,
+    /// Where health, metrics and the admin API listen.
+    pub admin: SocketAddr,
+    /// Bearer token of the admin API; without one it is for loopback only.
+    pub admin_token: Option<Secret>,
+    /// The operator wants the endpoint open to the network without keys.
+    pub insecure: bool,
+    /// Who may call.
+    pub auth: Auth,
+    /// How the MCP endpoint treats HTTP.
+    pub front: Front,
+    /// Bounds on size and number.
+    pub limits: Limits,
+    /// How tools and prompts are named towards clients.
+    pub naming: Naming,
+    /// Times of tasks followed on behalf of a caller.
+    pub tasks: TaskTimes,
+    /// What is remembered, and where.
+    pub state: State,
+    /// What is written to standard error.
+    pub log: Log,
+    /// How long calls in flight may go on after SIGTERM.
+    pub drain_grace: Duration,
+    /// Whether clients get the upstreams' instructions.
+    pub instructions: bool,
+    /// Extensions passed through, in file order.
+    pub extensions_expose: Vec<ExposedExtension>,
+    /// The servers behind, in file order; disabled ones included.
+    pub upstreams: Vec<Upstream>,
+}
+
+/// Who may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Auth {
+    /// Empty: everybody, as one anonymous principal.
+    pub keys: Vec<Key>,
+}
+
+/// A bearer key and whom it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// The principal.
+    pub name: String,
+    /// What the presented key must hash to.
+    pub hash: KeyHash,
+}
+
+/// SHA-256 of a bearer key. `Display` gives the form of the file, `sha256:<hex>`.
+///
+/// There is no `PartialEq` shortcut in the checking of keys: compare [`KeyHash::bytes`] in
+/// constant time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyHash(pub [u8; 32]);
+
+/// How the MCP endpoint treats HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Front {
+    /// Further names accepted in `Host`, lower case, without port.
+    pub allowed_hosts: Vec<String>,
+    /// Accepted values of `Origin`, lower case.
+    pub allowed_origins: Vec<String>,
+    /// Whether `tasks/*` without `Mcp-Name` is refused.
+    pub strict_headers: bool,
+    /// Time between comments on open streams; zero is off.
+    pub keep_alive: Duration,
+}
+
+/// Bounds on size and number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request body.
+    pub request_body: usize,
+    /// Bytes of one message of an upstream.
+    pub response_body: usize,
+    /// Levels of JSON.
+    pub json_depth: usize,
+    /// Requests at once.
+    pub in_flight: usize,
+    /// Calls waiting for their caller at once.
+    pub parked: usize,
+    /// Notifications waiting for one listener.
+    pub listener_queue: usize,
+    /// Open client connections.
+    pub connections: usize,
+    /// Wait for the first byte of an answer.
+    pub first_byte: Duration,
+}
+
+/// How tools and prompts are named towards clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// Longest exposed name, in characters.
+    pub max_length: usize,
+    /// What happens when two exposed names are equal.
+    pub on_collision: OnCollision,
+}
+
+/// What happens when two upstreams would show the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum OnCollision {
+    /// Neither is shown, and both are named in the log and in the status.
+    Error,
+    /// The later one gets its upstream's name in front.
+    Prefix,
+    /// Only the one earlier in the file is shown.
+    First,
+}
+
+/// Times of tasks followed on behalf of a caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskTimes {
+    /// Wait before the first poll.
+    pub poll_first: Duration,
+    /// Shortest time between polls.
+    pub poll_least: Duration,
+    /// Longest time between polls.
+    pub poll_most: Duration,
+    /// Longest wait for a collapsed task.
+    pub max_wait: Duration,
+    /// Longest wait for an answer of the caller.
+    pub input_wait: Duration,
+}
+
+/// What is remembered, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The SQLite file; relative paths are already joined to the configuration file's folder.
+    pub path: PathBuf,
+    /// Secrets for seals: the first seals, all open. Empty: one is to be made beside `path`.
+    pub keys: Vec<Secret>,
+}
+
+/// What is written to standard error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// Directives for `tracing_subscriber::EnvFilter`.
+    pub level: String,
+    /// Form of each line.
+    pub format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// An extension passed through by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExposedExtension {
+    /// Its identifier, as in `com.example/search`.
+    pub id: String,
+    /// Methods routed to the upstreams that advertise it.
+    pub methods: Vec<String>,
+}
+
+/// A server behind Waypost.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Upstream {
+    /// Its identity.
+    pub name: String,
+    /// How it is reached.
+    pub reach: Reach,
+    /// What stands before its tools' and prompts' names; may be empty.
+    pub prefix: String,
+    /// What becomes of its tasks.
+    pub tasks: TaskPolicy,
+    /// Longest time of a call without progress.
+    pub timeout: Duration,
+    /// Longest time of a call.
+    pub timeout_ceiling: Duration,
+    /// Longest time until it is ready.
+    pub startup_timeout: Duration,
+    /// Longest time for a connection to open.
+    pub connect_timeout: Duration,
+    /// Longest time for a list.
+    pub list_timeout: Duration,
+    /// Whether readiness depends on it.
+    pub required: bool,
+    /// Whether it is left out.
+    pub disabled: bool,
+    /// Extensions it has although it does not say so.
+    pub assume_extensions: Vec<String>,
+    /// Calls at once.
+    pub max_in_flight: usize,
+    /// Former names.
+    pub aliases: Vec<String>,
+    /// Rules for single tools.
+    pub tools: ToolRules,
+    /// Changes when this may be another server: 64 hex digits over transport, address without
+    /// the query's values, names of headers, command, arguments, working directory, names of
+    /// environment variables. Values of headers, variables and the query do not enter, so a
+    /// renewed token keeps what was learned.
+    pub fingerprint: String,
+}
+
+/// Rules for single tools; all patterns are valid `globset` globs over original names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ToolRules {
+    /// Empty: all.
+    pub allow: Vec<String>,
+    /// Stronger than `allow`.
+    pub deny: Vec<String>,
+    /// Pattern and timeout; the first that matches counts.
+    pub timeouts: Vec<(String, Duration)>,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reach {
+    /// Streamable HTTP.
+    Http {
+        /// The endpoint.
+        url: Url,
+        /// Sent with each request; names are valid and lower case, values valid.
+        headers: Vec<(String, Secret)>,
+    },
+    /// A child process.
+    Stdio {
+        /// The program, to be looked up in the child's PATH.
+        command: String,
+        /// Its arguments.
+        args: Vec<String>,
+        /// Variables set for it.
+        env: Vec<(String, Secret)>,
+        /// Variables passed on from Waypost's environment; `*` is all.
+        inherit_env: Vec<String>,
+        /// Its working directory, already joined to the configuration file's folder.
+        cwd: Option<PathBuf>,
+    },
+}
+
+/// What becomes of an upstream's tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TaskPolicy {
+    /// Callers that know tasks get handles; the others get the final answer, waited for.
+    #[default]
+    Auto,
+    /// As `auto`, but a tool that demands a task is refused to callers that do not know tasks.
+    Passthrough,
+    /// Everybody gets the final answer, waited for.
+    Collapse,
+    /// No tasks at all; one that comes anyway is cancelled.
+    Refuse,
+}
+
+// === impl KeyHash ===
+
+impl KeyHash {
+    /// The hash of a bearer key.
+    #[must_use]
+    pub fn of(key: &str) -> Self {
+        Self(Sha256::digest(key.as_bytes()).into())
+    }
+
+    /// The hash itself, for a comparison in constant time.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// Reads `sha256:<64 hex digits>`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("sha256:")?.as_bytes();
+        let mut bytes = [0; 32];
+        if digits.len() != 2 * bytes.len() {
+            return None;
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            let &[high, low] = pair else { return None };
+            *byte = nibble(high)? << 4 | nibble(low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:")?;
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("sha256:***")
+    }
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_hash_reads_what_it_prints() {
+        let hash = KeyHash::of("wp_abc");
+        assert_eq!(KeyHash::parse(&hash.to_string()), Some(hash));
+        assert_eq!(KeyHash::parse("wp_abc"), None);
+        assert_eq!(KeyHash::parse(&format!("sha256:{}", "é".repeat(32))), None);
+        assert_eq!(format!("{hash:?}"), "sha256:***");
+    }
+}

@@ -1,0 +1,189 @@
+//! From sources to a checked configuration.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::compile;
+use crate::config::Config;
+use crate::include;
+use crate::interpolate::{self, Values};
+use crate::layers;
+use crate::node::{Entry, Kind, Node, Place};
+use crate::path::KeyPath;
+use crate::problem::{Problem, Severity};
+use crate::sources::Sources;
+use crate::yaml;
+
+/// The largest configuration file, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+
+/// A configuration, and what is odd about it.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Loaded {
+    /// The checked configuration.
+    pub config: Config,
+    /// Problems that do not keep Waypost from running.
+    pub warnings: Vec<Problem>,
+}
+
+/// Reads, merges and checks a configuration.
+///
+/// # Errors
+///
+/// Every problem that was found, warnings included, in the order of the file. At least one of
+/// them is an error.
+pub fn load(sources: &Sources) -> Result<Loaded, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let folder = sources.folder();
+    let mut values = Values {
+        env: &sources.env,
+        folder: &folder,
+        used: BTreeSet::new(),
+    };
+
+    let mut layers = vec![main_file(sources, &mut problems)];
+    let included = include::files(&layers, &folder, &mut problems);
+    layers.extend(included);
+    for layer in &mut layers {
+        values.expand(layer, &KeyPath::default(), &mut problems);
+    }
+    let mut settings = sources.env_settings();
+    settings.retain(|(name, path)| known_setting(name, path, &values.used, &mut problems));
+    layers.push(sources.env_layer(&settings));
+    layers.push(sources.flag_layer());
+    layers.iter_mut().for_each(long_forms);
+
+    let root = layers::merge(&layers).unwrap_or_else(|| Node::empty(Place::of(&sources.name())));
+    let compiled = compile::compile(&root, &folder);
+    let (config, more) = compiled;
+    problems.extend(more);
+    problems.sort_by_key(order);
+    let failed = problems
+        .iter()
+        .any(|problem| problem.severity == Severity::Error);
+    match config {
+        Some(config) if !failed => Ok(Loaded {
+            config,
+            warnings: problems,
+        }),
+        _ => Err(problems),
+    }
+}
+
+/// Checks a configuration given as text, with no environment: for tests.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn parse_str(yaml: &str) -> Result<Loaded, Vec<Problem>> {
+    load(&Sources::from_text(yaml))
+}
+
+/// Parses a file, for [`include`] too. A file that cannot be read is an empty map and a problem.
+pub(crate) fn file(
+    path: &Path,
+    at: &KeyPath,
+    from: Option<&Place>,
+    problems: &mut Vec<Problem>,
+) -> Node {
+    let name = path.display().to_string();
+    let place = Place::of(&name);
+    match read(path) {
+        Ok(text) => text_layer(&name, &text, problems),
+        Err(reason) => {
+            let what = format!("cannot read `{name}`: {reason}");
+            problems.push(Problem::error(from.unwrap_or(&place), at, what));
+            Node::empty(place)
+        }
+    }
+}
+
+fn main_file(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
+    match (&sources.text, &sources.file) {
+        (Some(text), _) => text_layer(&sources.name(), text, problems),
+        (None, Some(path)) => file(path, &KeyPath::default(), None, problems),
+        (None, None) => Node::empty(Place::of(&sources.name())),
+    }
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let length = std::fs::metadata(path)
+        .map_err(|error| interpolate::reason(&error))?
+        .len();
+    if length > MAX_FILE {
+        return Err(format!("larger than {MAX_FILE} bytes"));
+    }
+    std::fs::read_to_string(path).map_err(|error| interpolate::reason(&error))
+}
+
+fn text_layer(name: &str, text: &str, problems: &mut Vec<Problem>) -> Node {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let empty = || Node::empty(Place::of(name));
+    match yaml::parse(name, text) {
+        Ok(root) if matches!(root.kind, Kind::Map(_)) => root,
+        Ok(root) => {
+            problems.push(Problem::error(
+                &root.place,
+                &KeyPath::default(),
+                "must be a map of settings",
+            ));
+            empty()
+        }
+        Err(found) => {
+            problems.extend(found);
+            empty()
+        }
+    }
+}
+
+/// Puts short forms into their long one, so that layers merge.
+fn long_forms(layer: &mut Node) {
+    let Kind::Map(entries) = &mut layer.kind else {
+        return;
+    };
+    for entry in entries.iter_mut().filter(|entry| entry.key == "admin") {
+        if matches!(entry.value.kind, Kind::Scalar(_) | Kind::Refused) {
+            let place = entry.value.place.clone();
+            let long = Node::empty(place.clone());
+            let short = std::mem::replace(&mut entry.value, long);
+            let listen = Entry {
+                key: "listen".to_owned(),
+                place,
+                value: short,
+            };
+            entry.value.kind = Kind::Map(vec![listen]);
+        }
+    }
+}
+
+/// A variable that is no setting only gets a warning, and none if the file asks for it by name:
+/// the environment is not always the operator's alone.
+fn known_setting(
+    name: &str,
+    path: &[String],
+    used: &BTreeSet<String>,
+    problems: &mut Vec<Problem>,
+) -> bool {
+    let known = path.first().is_some_and(|key| compile::is_top_level(key));
+    if !known && !used.contains(name) {
+        let place = Place::of(&format!("environment variable `{name}`"));
+        let what = "this variable names no setting and is ignored";
+        let hint = "parts of a key are joined with two underscores: `WAYPOST_FRONT__KEEP_ALIVE`";
+        let problem = Problem::new(Severity::Warning, Some(&place), &KeyPath::default(), what);
+        problems.push(problem.with_hint(hint));
+    }
+    known
+}
+
+/// By file and line; what is in no file comes last.
+fn order(problem: &Problem) -> (bool, usize, usize) {
+    (
+        problem.line.is_none(),
+        problem.line.unwrap_or_default(),
+        problem.column.unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests;

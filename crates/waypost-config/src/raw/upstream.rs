@@ -1,0 +1,123 @@
+//! One upstream as people write it, in Waypost's shape and in that of `mcpServers`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Ordered, time};
+use crate::config::TaskPolicy;
+use crate::secret::Secret;
+use crate::units::{DurationText, MillisText};
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RawUpstream {
+    /// How long a call may take without a sign of progress; then it is cancelled there.
+    pub(crate) timeout: DurationText,
+    #[serde(flatten)]
+    pub(crate) server: RawServer,
+}
+
+/// An entry of `mcpServers`. Every key of an upstream may stand here too.
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RawMcpServer {
+    /// `stdio`, `http`, `streamable-http`; told from `command` and `url` when absent.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    /// Another name for `type`.
+    pub(crate) transport: Option<String>,
+    /// How long a call may take without a sign of progress: a number of milliseconds, or a duration.
+    pub(crate) timeout: Option<MillisText>,
+    #[serde(flatten)]
+    pub(crate) server: RawServer,
+}
+
+/// The keys both shapes share.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RawServer {
+    /// Address of a remote server, as in `https://ci.example/mcp`. Either this or `command`.
+    pub(crate) url: Option<Secret>,
+    /// Headers sent to a remote server with each request.
+    pub(crate) headers: Ordered<Secret>,
+    /// Program of a local server that speaks on standard input and output. Either this or `url`.
+    pub(crate) command: Option<String>,
+    /// Arguments of the program, one item each.
+    pub(crate) args: Vec<String>,
+    /// Environment variables of the program.
+    pub(crate) env: Ordered<Secret>,
+    /// Variables the program gets from Waypost's own environment, besides PATH, HOME, USER, LANG, TMPDIR, SHELL, TERM and those for proxies and certificates; `"*"` for all.
+    pub(crate) inherit_env: Vec<String>,
+    /// Working directory of the program, relative to this configuration file.
+    pub(crate) cwd: Option<String>,
+    /// What stands before each tool's and prompt's name: letters, digits, `_` and `-`, or empty. `<name>_` when absent.
+    pub(crate) prefix: Option<String>,
+    /// What becomes of tasks of this upstream.
+    pub(crate) tasks: TaskPolicy,
+    /// How long a call may take altogether, however much progress it reports.
+    pub(crate) timeout_ceiling: DurationText,
+    /// How long the server may take to get ready. `10s` for a remote server, `60s` for a local one when absent.
+    pub(crate) startup_timeout: Option<DurationText>,
+    /// How long a connection may take to open.
+    pub(crate) connect_timeout: DurationText,
+    /// How long a list may take; after that clients get the lists of the other upstreams.
+    pub(crate) list_timeout: DurationText,
+    /// Makes `/readyz` wait for this upstream.
+    pub(crate) required: bool,
+    /// Leaves this upstream out.
+    pub(crate) disabled: bool,
+    /// Extensions the server has although it does not advertise them.
+    pub(crate) assume_extensions: Vec<String>,
+    /// Calls to this upstream at once.
+    pub(crate) max_in_flight: usize,
+    /// Former names, under which handles and resource addresses stay valid.
+    pub(crate) aliases: Vec<String>,
+    /// Rules for single tools.
+    pub(crate) tools: RawTools,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RawTools {
+    /// Shows only tools whose original name matches one of these patterns (`*`, `?`, `[ab]`, `{a,b}`). All when empty.
+    pub(crate) allow: Vec<String>,
+    /// Hides tools whose original name matches one of these patterns; stronger than `allow`.
+    pub(crate) deny: Vec<String>,
+    /// Timeouts of tools by pattern, instead of the upstream's `timeout`; the first that matches counts.
+    pub(crate) timeouts: Ordered<DurationText>,
+}
+
+impl Default for RawUpstream {
+    fn default() -> Self {
+        Self {
+            timeout: time("5m"),
+            server: RawServer::default(),
+        }
+    }
+}
+
+impl Default for RawServer {
+    fn default() -> Self {
+        Self {
+            url: None,
+            headers: Ordered::default(),
+            command: None,
+            args: Vec::new(),
+            env: Ordered::default(),
+            inherit_env: Vec::new(),
+            cwd: None,
+            prefix: None,
+            tasks: TaskPolicy::Auto,
+            timeout_ceiling: time("1h"),
+            startup_timeout: None,
+            connect_timeout: time("5s"),
+            list_timeout: time("5s"),
+            required: false,
+            disabled: false,
+            assume_extensions: Vec::new(),
+            max_in_flight: 256,
+            aliases: Vec::new(),
+            tools: RawTools::default(),
+        }
+    }
+}
