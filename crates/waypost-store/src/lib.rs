@@ -1,1 +1,15 @@
-//! Remembers: learned facts of upstreams.
+//! Remembers what was learned of upstreams, and the keys behind everything sealed.
+//!
+//! One SQLite file by default. Statements are those that PostgreSQL understands too (`$n`,
+//! `BIGINT` milliseconds); what differs lives in one small file per database.
+
+mod database;
+mod ephemeral;
+mod error;
+pub mod keys;
+mod migrate;
+mod record;
+mod sqlite;
+
+pub use database::Database;
+pub use error::OpenError;

@@ -1,0 +1,163 @@
+//! The store in a database.
+
+use std::path::{Path, PathBuf};
+
+use sqlx::{AnyPool, Row as _};
+use waypost_hub::registry::Learned;
+use waypost_hub::store::{Store, StoreError};
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::raw::Raw;
+
+use crate::error::OpenError;
+use crate::record::{self, BadRow};
+use crate::{migrate, sqlite};
+
+/// The database that holds what must survive a restart.
+///
+/// Cheap to clone; all clones share one connection.
+#[derive(Clone, Debug)]
+pub struct Database {
+    pool: AnyPool,
+    path: PathBuf,
+}
+
+impl Database {
+    /// Opens the SQLite file `path`, or creates it with mode 0600, and brings it up to date.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the file cannot be written, is damaged or of a later version.
+    pub async fn open(path: &Path) -> Result<Self, OpenError> {
+        let pool = sqlite::open(path).await?;
+        migrate::run(&pool, path).await?;
+        let path = path.to_owned();
+        Ok(Self { pool, path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what is pending and closes the file. Not needed for what was saved to last.
+    pub async fn close(&self) {
+        self.pool.close().await;
+    }
+
+    async fn load_all(&self) -> sqlx::Result<Vec<Learned>> {
+        let query = sqlx::query("SELECT name FROM upstreams ORDER BY name");
+        let mut all = Vec::new();
+        for row in query.fetch_all(&self.pool).await? {
+            let name: String = row.try_get(0)?;
+            // One that cannot be read is asked again anyway; it must not hide the others.
+            match self.load_one(&name).await {
+                Ok(learned) => all.push(learned),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(
+                        upstream = name,
+                        error,
+                        "what was stored of it is unreadable"
+                    );
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    async fn load_one(&self, name: &str) -> Result<Learned, BadRow> {
+        let query = sqlx::query("SELECT * FROM upstreams WHERE name = $1").bind(name);
+        let mut learned = record::read(&query.fetch_one(&self.pool).await?)?;
+        let query = sqlx::query("SELECT * FROM listings WHERE upstream = $1").bind(name);
+        for row in query.fetch_all(&self.pool).await? {
+            record::read_listing(&row, &mut learned.catalogue)?;
+        }
+        Ok(learned)
+    }
+
+    async fn save_one(&self, learned: &Learned) -> sqlx::Result<()> {
+        let capabilities = Raw::from(&learned.facts.capabilities);
+        let facts = &learned.facts;
+        let mut tx = self.pool.begin_with(sqlite::BEGIN).await?;
+        delete(&mut tx, &learned.upstream).await?;
+        sqlx::query(
+            "INSERT INTO upstreams (name, fingerprint, era, versions, capabilities, server_info,
+                instructions, task_only, learned_at, last_error)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        )
+        .bind(&learned.upstream)
+        .bind(&learned.fingerprint)
+        .bind(learned.era.as_str())
+        .bind(Raw::from_serialize(&facts.versions).text())
+        .bind(capabilities.text())
+        .bind(facts.server_info.as_ref().map(Raw::text))
+        .bind(facts.instructions.as_deref())
+        .bind(Raw::from_serialize(&learned.task_only).text())
+        .bind(record::signed(learned.learned_at))
+        .bind(learned.last_error.as_deref())
+        .execute(&mut *tx)
+        .await?;
+        for (kind, listing) in record::listings(&learned.catalogue) {
+            sqlx::query(
+                "INSERT INTO listings (upstream, kind, items, ttl_ms, scope, fetched_at)
+                 VALUES ($1, $2, $3, $4, $5, $6)",
+            )
+            .bind(&learned.upstream)
+            .bind(kind)
+            .bind(record::items(listing))
+            .bind(record::signed(listing.ttl_ms))
+            .bind(record::scope(listing))
+            .bind(record::signed(listing.fetched_at))
+            .execute(&mut *tx)
+            .await?;
+        }
+        tx.commit().await
+    }
+
+    async fn forget_one(&self, upstream: &str) -> sqlx::Result<()> {
+        let mut tx = self.pool.begin_with(sqlite::BEGIN).await?;
+        delete(&mut tx, upstream).await?;
+        tx.commit().await
+    }
+}
+
+async fn delete(connection: &mut sqlx::AnyConnection, upstream: &str) -> sqlx::Result<()> {
+    for statement in [
+        "DELETE FROM listings WHERE upstream = $1",
+        "DELETE FROM upstreams WHERE name = $1",
+    ] {
+        let query = sqlx::query(statement).bind(upstream);
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+impl Store for Database {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
+        Box::pin(async { self.load_all().await.map_err(|e| failed("load", e)) })
+    }
+
+    fn save(&self, learned: Learned) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async move {
+            let saved = self.save_one(&learned).await;
+            saved.map_err(|e| failed("save", e))
+        })
+    }
+
+    fn forget(&self, upstream: &str) -> BoxFuture<'_, Result<(), StoreError>> {
+        let upstream = upstream.to_owned();
+        Box::pin(async move {
+            let forgotten = self.forget_one(&upstream).await;
+            forgotten.map_err(|e| failed("forget", e))
+        })
+    }
+}
+
+fn failed(action: &'static str, source: sqlx::Error) -> StoreError {
+    StoreError {
+        action,
+        source: source.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

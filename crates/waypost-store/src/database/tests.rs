@@ -1,0 +1,237 @@
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use bytes::Bytes;
+use tempfile::TempDir;
+use waypost_hub::registry::{Catalogue, Era, Listing, Scope};
+use waypost_hub::upstream::Facts;
+use waypost_wire::object::Object;
+
+use super::*;
+
+/// What a lossy store would change: number spelling, key order, white space, escapes.
+const CAPABILITIES: &str = r#"{"zeta":{"n":1.0,"big":12345678901234567890123},"tools":{},"extensions":{"com.example/x":{ "b" : 1,  "a" : [ 1e2 , "\u00e9" ] },"io.modelcontextprotocol/tasks":{}}}"#;
+const TOOL: &str = r#"{"name":"odd","inputSchema":{"z":1.50,"a":{ "b":-0 }},"x-new":[ ]}"#;
+
+fn raw(text: &str) -> Raw {
+    Raw::parse(&Bytes::from(text.to_owned())).unwrap()
+}
+
+fn learned(upstream: &str) -> Learned {
+    let listing = |items: &[&str]| Listing {
+        items: items.iter().map(|item| raw(item)).collect(),
+        ttl_ms: 60_000,
+        scope: Scope::Private,
+        fetched_at: 1_790_000_000_123,
+    };
+    Learned {
+        upstream: upstream.to_owned(),
+        fingerprint: "f".repeat(64),
+        era: Era::Modern,
+        facts: Facts {
+            versions: vec!["2026-07-28".to_owned()],
+            capabilities: Object::parse(&Bytes::from_static(CAPABILITIES.as_bytes())).unwrap(),
+            server_info: Some(raw(r#"{"version":"1.0" ,"name":"ü"}"#)),
+            instructions: Some("line\nline 'quoted' \u{1f980}".to_owned()),
+        },
+        catalogue: Catalogue {
+            tools: Some(listing(&[TOOL, TOOL])),
+            prompts: Some(listing(&[])),
+            resources: None,
+            templates: Some(Listing {
+                scope: Scope::Public,
+                ..listing(&[r#"{"uriTemplate":"x:{y}"}"#])
+            }),
+        },
+        task_only: ["b".to_owned(), "a".to_owned()].into(),
+        learned_at: 1_790_000_000_456,
+        last_error: None,
+    }
+}
+
+async fn fresh() -> (TempDir, Database) {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Database::open(&folder.path().join("waypost.db"))
+        .await
+        .unwrap();
+    (folder, database)
+}
+
+async fn sql(database: &Database, statement: &'static str) {
+    sqlx::query(statement)
+        .execute(&database.pool)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn everything_learned_comes_back_byte_for_byte() {
+    let (_folder, database) = fresh().await;
+    database.save(learned("builds")).await.unwrap();
+    let all = database.load().await.unwrap();
+    assert_eq!(all, [learned("builds")]);
+    let extensions = Raw::from(&all[0].facts.capabilities);
+    assert_eq!(extensions.text(), CAPABILITIES);
+}
+
+#[tokio::test]
+async fn a_dropped_database_is_whole_when_opened_again() {
+    let (_folder, database) = fresh().await;
+    database.save(learned("builds")).await.unwrap();
+    // As after SIGKILL: nothing was closed, the log file is still there.
+    let path = database.path().to_owned();
+    std::mem::drop(database);
+    let again = Database::open(&path).await.unwrap();
+    assert_eq!(again.load().await.unwrap(), [learned("builds")]);
+}
+
+#[tokio::test]
+async fn saving_replaces_and_forgetting_removes_the_lists_too() {
+    let (_folder, database) = fresh().await;
+    database.save(learned("builds")).await.unwrap();
+    let mut newer = learned("builds");
+    newer.catalogue = Catalogue::default();
+    newer.era = Era::Legacy;
+    newer.last_error = Some("connection refused".to_owned());
+    newer.facts = Facts::default();
+    newer.task_only.clear();
+    newer.learned_at = u64::MAX;
+    database.save(newer.clone()).await.unwrap();
+    newer.learned_at = i64::MAX.unsigned_abs();
+    database.save(learned("files")).await.unwrap();
+    assert_eq!(database.load().await.unwrap(), [newer, learned("files")]);
+    database.forget("files").await.unwrap();
+    database.forget("never known").await.unwrap();
+    assert_eq!(database.load().await.unwrap().len(), 1);
+    let rows = sqlx::query("SELECT * FROM listings").fetch_all(&database.pool);
+    assert!(rows.await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn saves_at_once_from_two_processes_all_arrive() {
+    let (_folder, database) = fresh().await;
+    let other = Database::open(database.path()).await.unwrap();
+    let saves: Vec<_> = (0..20)
+        .map(|number| {
+            let database = if number % 2 == 0 { &database } else { &other };
+            let database = database.clone();
+            #[expect(clippy::disallowed_methods, reason = "a test waits for what it spawns")]
+            tokio::spawn(async move { database.save(learned(&format!("u{number:02}"))).await })
+        })
+        .collect();
+    for save in saves {
+        save.await.unwrap().unwrap();
+    }
+    let names: Vec<_> = database.load().await.unwrap();
+    assert_eq!(names.len(), 20);
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_read_hides_no_other() {
+    let (_folder, database) = fresh().await;
+    for name in ["a", "b", "c", "d", "good"] {
+        database.save(learned(name)).await.unwrap();
+    }
+    sql(
+        &database,
+        "UPDATE upstreams SET era = 'future' WHERE name = 'a'",
+    )
+    .await;
+    sql(
+        &database,
+        "UPDATE upstreams SET capabilities = '{' WHERE name = 'b'",
+    )
+    .await;
+    sql(
+        &database,
+        "UPDATE listings SET items = x'ff00' WHERE upstream = 'c'",
+    )
+    .await;
+    sql(
+        &database,
+        "UPDATE upstreams SET learned_at = 'then' WHERE name = 'd'",
+    )
+    .await;
+    assert_eq!(database.load().await.unwrap(), [learned("good")]);
+}
+
+#[tokio::test]
+async fn the_files_are_for_their_owner_only() {
+    let (folder, database) = fresh().await;
+    database.save(learned("builds")).await.unwrap();
+    let files: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(Result::unwrap)
+        .collect();
+    assert_eq!(files.len(), 3, "database, log and its index");
+    for file in files {
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", file.path().display());
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_a_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("waypost.db");
+    fs::write(
+        &path,
+        "not a database at all, but long enough to have a header".repeat(40),
+    )
+    .unwrap();
+    let error = Database::open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+    assert_eq!(
+        error.to_string(),
+        format!("the state file `{}` is damaged", path.display())
+    );
+}
+
+#[tokio::test]
+async fn broken_pages_are_found_when_it_is_opened() {
+    let (_folder, database) = fresh().await;
+    for number in 0..20 {
+        let mut learned = learned(&format!("u{number}"));
+        let tools = learned.catalogue.tools.as_mut().unwrap();
+        tools.items = vec![raw(TOOL); 100];
+        database.save(learned).await.unwrap();
+    }
+    let path = database.path().to_owned();
+    database.close().await;
+    let mut bytes = fs::read(&path).unwrap();
+    assert!(bytes.len() > 16 * 4096);
+    bytes[4 * 4096..16 * 4096].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    let error = Database::open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_folder_in_the_files_place_is_a_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = Database::open(folder.path()).await.unwrap_err();
+    assert!(matches!(error, OpenError::File { .. }), "{error:?}");
+    assert!(error.hint().contains("state.path"));
+}
+
+#[tokio::test]
+async fn a_later_version_is_left_alone() {
+    let (_folder, database) = fresh().await;
+    sql(&database, "UPDATE schema_version SET version = 99").await;
+    let error = Database::open(database.path()).await.unwrap_err();
+    assert!(
+        matches!(error, OpenError::Newer { found: 99, .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_path_with_odd_characters_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("my state/ä?#%41.db");
+    let database = Database::open(&path).await.unwrap();
+    database.save(learned("builds")).await.unwrap();
+    assert!(path.is_file());
+}
