@@ -3,5 +3,6 @@
 pub mod cli;
 pub mod demo;
 pub mod kit;
+pub mod misbehave;
 pub mod run;
 pub mod seen;
