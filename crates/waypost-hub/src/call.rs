@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use waypost_wire::id::Id;
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::object::Object;
 
@@ -69,6 +70,9 @@ pub struct CallHeaders {
 pub struct Call {
     /// For the log: finds the request's lines again.
     pub request_id: Arc<str>,
+    /// The JSON-RPC id of the client's request: names its subscription. Towards a server each
+    /// connection uses ids of its own.
+    pub id: Id,
     pub method: String,
     /// Without `_meta`.
     pub params: Object,
@@ -84,6 +88,7 @@ impl Call {
     pub fn own(method: &str, params: Object) -> Self {
         Self {
             request_id: "waypost".into(),
+            id: Id::number(0),
             method: method.to_owned(),
             params,
             meta: crate::own::meta(),

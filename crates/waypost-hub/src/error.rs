@@ -82,6 +82,8 @@ pub struct CallError {
     pub detail: Option<Cow<'static, str>>,
     /// Whether the server certainly did not execute the call.
     pub retryable: bool,
+    /// The HTTP status that the server answered, where that was the trouble.
+    pub http_status: Option<u16>,
     /// For the log only; never sent to the client.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -95,6 +97,7 @@ impl CallError {
             origin,
             detail: None,
             retryable: false,
+            http_status: None,
             source: None,
         }
     }
@@ -130,6 +133,13 @@ impl CallError {
     #[must_use]
     pub fn retryable(mut self) -> Self {
         self.retryable = true;
+        self
+    }
+
+    /// Says which HTTP status the server answered.
+    #[must_use]
+    pub fn http_status(mut self, status: u16) -> Self {
+        self.http_status = Some(status);
         self
     }
 

@@ -5,16 +5,32 @@
 //! its context, its [`reply::Reply`] is notifications and exactly one end. Eras and transports
 //! exist only at the edges, behind [`upstream::Upstream`] and in the front. No I/O happens here.
 
+pub mod asks;
 pub mod call;
+mod carry;
+pub mod catalog;
+mod desk_shim;
+mod discover;
 pub mod error;
 pub mod event;
+mod finish;
+mod follow;
 pub mod forward;
+mod hop;
+pub mod hub;
 pub mod keys;
 pub mod lifecycle;
+mod listen;
 pub mod member;
+pub mod naming;
 pub mod own;
+pub mod readiness;
+mod refresh;
 pub mod registry;
 pub mod reply;
+mod router;
 pub mod status;
 pub mod store;
+mod supervise;
+pub mod tasks;
 pub mod upstream;

@@ -1,6 +1,7 @@
 //! One configured upstream and all that belongs to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -8,6 +9,7 @@ use globset::{Glob, GlobMatcher};
 use tokio::sync::{Notify, Semaphore};
 use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
+use waypost_wire::raw::Raw;
 
 use crate::registry::{Era, Learned};
 use crate::status::{State, Status};
@@ -25,6 +27,8 @@ pub struct Member {
     /// Asks the supervisor to look at the upstream now.
     pub wake: Notify,
     learned: ArcSwapOption<Learned>,
+    /// Whether a subscription to its list changes stands.
+    followed: AtomicBool,
     permits: Arc<Semaphore>,
     allow: Vec<GlobMatcher>,
     deny: Vec<GlobMatcher>,
@@ -47,6 +51,7 @@ impl Member {
             status: Status::new(state),
             wake: Notify::new(),
             learned: ArcSwapOption::empty(),
+            followed: AtomicBool::new(false),
             permits: Arc::new(Semaphore::new(settings.max_in_flight)),
             allow: matchers(&rules.allow),
             deny: matchers(&rules.deny),
@@ -95,6 +100,35 @@ impl Member {
     pub fn timeout(&self, tool: Option<&str>) -> Duration {
         let own = tool.and_then(|name| self.timeouts.iter().find(|(glob, _)| glob.is_match(name)));
         own.map_or(self.settings.timeout, |(_, timeout)| *timeout)
+    }
+
+    /// Whether the server says that it announces changes of its lists.
+    pub fn announces(&self) -> bool {
+        ["tools", "prompts", "resources"]
+            .into_iter()
+            .any(|list| self.announces_list(list))
+    }
+
+    /// Whether the server says that it announces changes of the list of this capability.
+    pub fn announces_list(&self, capability: &str) -> bool {
+        let learned = self.learned.load();
+        let Some(learned) = learned.as_ref() else {
+            return false;
+        };
+        let capability = learned.facts.capabilities.get(capability);
+        let capability = capability.and_then(|raw| raw.as_object().ok());
+        capability
+            .and_then(|c| c.get("listChanged").and_then(Raw::as_bool))
+            .unwrap_or_default()
+    }
+
+    /// Whether changes of its lists are heard of.
+    pub fn is_followed(&self) -> bool {
+        self.followed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_followed(&self, followed: bool) {
+        self.followed.store(followed, Ordering::Relaxed);
     }
 
     /// Room for the calls in flight.

@@ -1,7 +1,7 @@
 //! What Waypost says of itself.
 
 use waypost_wire::capability::ClientCapabilities;
-use waypost_wire::meta::RequestMeta;
+use waypost_wire::meta::{META, RequestMeta, SERVER_INFO, UPSTREAM};
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::version;
@@ -24,4 +24,20 @@ pub fn meta() -> RequestMeta {
         progress_token: None,
         rest: Object::new(),
     }
+}
+
+/// [`info`], made once: it goes into every result.
+static INFO: std::sync::LazyLock<Raw> = std::sync::LazyLock::new(info);
+
+/// Rebuilds the parts of a result's `_meta` that belong to this hop: clients see Waypost's
+/// `serverInfo`, and which upstream answered.
+pub fn sign(result: &mut Object, upstream: Option<&str>) {
+    // A `_meta` that cannot be read, one with a repeated key among them, is not passed on.
+    let meta = result.get(META).and_then(|raw| raw.as_object().ok());
+    let mut meta = meta.unwrap_or_default();
+    meta.set(SERVER_INFO, INFO.clone());
+    if let Some(upstream) = upstream {
+        meta.set(UPSTREAM, Raw::string(upstream));
+    }
+    result.set(META, meta.into());
 }

@@ -1,0 +1,90 @@
+//! What a server asks of a caller, against what the caller declared.
+
+use serde_json::{Map, Value, json};
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+/// The capabilities that `inputRequests` need and the caller did not declare, in the shape of
+/// client capabilities; `None` when everything asked for is declared.
+///
+/// Several servers ask whatever they like; what the caller did not declare must never reach it.
+pub fn undeclared(input_requests: &Object, declared: &ClientCapabilities) -> Option<Value> {
+    let mut missing = Map::new();
+    for (_, request) in input_requests.iter() {
+        let Ok(request) = request.as_object() else {
+            continue;
+        };
+        let method = request.string("method").unwrap_or_default();
+        let Some(needed) = ClientCapabilities::needed_for(&method) else {
+            continue;
+        };
+        if !declared.has(needed) {
+            missing.insert(needed.to_owned(), json!({}));
+        } else if needed == "elicitation" && is_url(&request) && !takes_url(declared) {
+            missing.insert(needed.to_owned(), json!({ "url": {} }));
+        }
+    }
+    (!missing.is_empty()).then_some(Value::Object(missing))
+}
+
+/// The error that a caller gets instead of a question it cannot answer.
+pub fn refusal(upstream: &str, missing: &Value) -> ErrorObject {
+    let names: Vec<_> = missing
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(k, _)| k.as_str())
+        .collect();
+    let message = format!(
+        "upstream `{upstream}` asks for `{}`, which the request does not declare",
+        names.join("`, `")
+    );
+    ErrorObject::missing_capability(&message, missing)
+}
+
+fn is_url(request: &Object) -> bool {
+    let params = request.get("params").and_then(|raw| raw.as_object().ok());
+    params.is_some_and(|params| params.get("mode").map(Raw::text) == Some("\"url\""))
+}
+
+fn takes_url(declared: &ClientCapabilities) -> bool {
+    let elicitation = declared
+        .object()
+        .get("elicitation")
+        .and_then(|raw| raw.as_object().ok());
+    elicitation.is_some_and(|e| e.get("url").is_some_and(Raw::is_object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(value: &Value) -> Object {
+        Raw::from(value).as_object().unwrap()
+    }
+
+    #[track_caller]
+    fn check(declared: &Value, requests: &Value, missing: Option<Value>) {
+        let declared = ClientCapabilities::new(object(declared));
+        assert_eq!(undeclared(&object(requests), &declared), missing);
+    }
+
+    #[test]
+    fn only_what_is_not_declared_is_missing() {
+        let form = json!({"a": {"method": "elicitation/create", "params": {"message": "?"}}});
+        let url = json!({"a": {"method": "elicitation/create", "params": {"mode": "url"}}});
+        check(&json!({"elicitation": {}}), &form, None);
+        check(&json!({}), &form, Some(json!({"elicitation": {}})));
+        check(
+            &json!({"elicitation": {}}),
+            &url,
+            Some(json!({"elicitation": {"url": {}}})),
+        );
+        check(&json!({"elicitation": {"url": {}}}), &url, None);
+        let roots =
+            json!({"r": {"method": "roots/list"}, "s": {"method": "sampling/createMessage"}});
+        check(&json!({"roots": {}}), &roots, Some(json!({"sampling": {}})));
+    }
+}

@@ -1,0 +1,181 @@
+//! One tool, prompt, resource or template in the catalogue.
+
+use std::sync::Arc;
+
+use waypost_wire::meta::{META, ORIGINAL_NAME};
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::param::{self, BadAnnotation, ParamHeader};
+use waypost_wire::raw::Raw;
+
+use crate::member::Member;
+use crate::registry::{Catalogue, Listing};
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Tool,
+    Prompt,
+    Resource,
+    Template,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tool, Self::Prompt, Self::Resource, Self::Template];
+
+    /// The kind that a list method lists.
+    pub fn of_list(method: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.list_method() == method)
+    }
+
+    /// The method that lists it.
+    pub fn list_method(self) -> &'static str {
+        match self {
+            Self::Tool => method::TOOLS_LIST,
+            Self::Prompt => method::PROMPTS_LIST,
+            Self::Resource => method::RESOURCES_LIST,
+            Self::Template => method::RESOURCES_TEMPLATES_LIST,
+        }
+    }
+
+    /// The member of the result that holds the list.
+    pub fn list_member(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Prompt => "prompts",
+            Self::Resource => "resources",
+            Self::Template => "resourceTemplates",
+        }
+    }
+
+    /// The member of a definition that names it.
+    pub fn name_member(self) -> &'static str {
+        match self {
+            Self::Tool | Self::Prompt => "name",
+            Self::Resource => "uri",
+            Self::Template => "uriTemplate",
+        }
+    }
+
+    /// The server capability without which the list is not asked for.
+    pub fn capability(self) -> &'static str {
+        match self {
+            Self::Tool => "tools",
+            Self::Prompt => "prompts",
+            Self::Resource | Self::Template => "resources",
+        }
+    }
+
+    /// The notification that says the list changed.
+    pub fn changed(self) -> &'static str {
+        match self {
+            Self::Tool => method::TOOLS_CHANGED,
+            Self::Prompt => method::PROMPTS_CHANGED,
+            Self::Resource | Self::Template => method::RESOURCES_CHANGED,
+        }
+    }
+
+    /// This kind's list of an upstream.
+    pub fn listing(self, lists: &Catalogue) -> Option<&Listing> {
+        self.slot_ref(lists).as_ref()
+    }
+
+    /// Where this kind's list of an upstream is kept.
+    pub fn slot(self, lists: &mut Catalogue) -> &mut Option<Listing> {
+        match self {
+            Self::Tool => &mut lists.tools,
+            Self::Prompt => &mut lists.prompts,
+            Self::Resource => &mut lists.resources,
+            Self::Template => &mut lists.templates,
+        }
+    }
+
+    fn slot_ref(self, lists: &Catalogue) -> &Option<Listing> {
+        match self {
+            Self::Tool => &lists.tools,
+            Self::Prompt => &lists.prompts,
+            Self::Resource => &lists.resources,
+            Self::Template => &lists.templates,
+        }
+    }
+}
+
+/// One thing that clients can name.
+#[derive(Debug)]
+pub struct Entry {
+    /// The name or URI that clients use.
+    pub exposed: Arc<str>,
+    /// The one that the upstream uses.
+    pub original: Arc<str>,
+    pub member: Arc<Member>,
+    /// The definition as clients see it.
+    pub definition: Raw,
+    /// Arguments that travel in headers too; tools only.
+    pub params: Vec<ParamHeader>,
+}
+
+/// A definition that is not shown, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rejected {
+    #[error("it has no `{member}`")]
+    Unnamed { member: &'static str },
+    #[error("its definition is not readable: {0}")]
+    Unreadable(#[from] waypost_wire::error::Malformed),
+    #[error("{0}")]
+    Annotation(#[from] BadAnnotation),
+}
+
+/// A definition as an upstream sent it, read as far as needed.
+#[derive(Debug)]
+pub(super) struct Definition {
+    pub(super) original: String,
+    object: Object,
+    raw: Raw,
+    params: Vec<ParamHeader>,
+}
+
+impl Definition {
+    /// Reads a definition.
+    pub(super) fn read(kind: Kind, raw: &Raw) -> Result<Self, Rejected> {
+        let object = raw.as_object()?;
+        let member = kind.name_member();
+        let original = object.string(member).ok_or(Rejected::Unnamed { member })?;
+        let schema = if kind == Kind::Tool {
+            object.get("inputSchema")
+        } else {
+            None
+        };
+        let params = schema.map_or(Ok(Vec::new()), param::declared)?;
+        Ok(Self {
+            original,
+            object,
+            raw: raw.clone(),
+            params,
+        })
+    }
+
+    /// Makes the entry under the name that clients will use. Nothing but the name changes; the
+    /// original one is kept in `_meta`.
+    pub(super) fn expose(mut self, kind: Kind, member: &Arc<Member>, name: String) -> Entry {
+        let definition = if name == self.original {
+            self.raw
+        } else {
+            self.object.set(kind.name_member(), Raw::string(&name));
+            let meta = self.object.get(META).and_then(|raw| raw.as_object().ok());
+            let mut meta = meta.unwrap_or_default();
+            meta.set(ORIGINAL_NAME, Raw::string(&self.original));
+            self.object.set(META, meta.into());
+            self.object.into()
+        };
+        Entry {
+            exposed: name.into(),
+            original: self.original.into(),
+            member: Arc::clone(member),
+            definition,
+            params: self.params,
+        }
+    }
+}

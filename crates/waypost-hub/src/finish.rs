@@ -1,0 +1,70 @@
+//! The last look at a reply before it leaves: what belongs to this hop is rebuilt, and what the
+//! caller did not declare is kept from it.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use waypost_wire::code;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::ensure_complete;
+
+use crate::asks;
+use crate::call::Call;
+use crate::member::Member;
+use crate::own;
+use crate::reply::{End, Event, Reply};
+
+/// An answer of the gateway itself.
+pub(crate) fn own(mut reply: Reply) -> Reply {
+    if let Reply::End(end) = &mut reply
+        && let Some(result) = end.result_mut()
+    {
+        own::sign(result, None);
+    }
+    reply
+}
+
+/// An answer of `member` to `caller`'s call.
+pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: &Call) -> Reply {
+    match reply {
+        Reply::End(end) => Reply::End(finish(end, member, caller)),
+        Reply::Stream(events) => {
+            let (member, caller) = (Arc::clone(member), caller.clone());
+            Reply::Stream(Box::pin(events.map(move |event| match event {
+                Ok(Event::End(end)) => Ok(Event::End(finish(end, &member, &caller))),
+                other => other,
+            })))
+        }
+    }
+}
+
+fn finish(mut end: End, member: &Member, caller: &Call) -> End {
+    if let End::InputRequired(result) = &end
+        && let Some(missing) = asks_too_much(result, caller)
+    {
+        tracing::warn!(upstream = &*member.name, request_id = &*caller.request_id, %missing,
+            "asks for what the caller did not declare");
+        return End::Error(asks::refusal(&member.name, &missing));
+    }
+    if let End::Error(error) = &end
+        && error.code() == code::DRAFT_MISSING_CAPABILITY
+        && error.required_capabilities().is_some()
+    {
+        return End::Error(error.with_code(code::MISSING_CAPABILITY));
+    }
+    if let End::Complete(result) = &mut end {
+        ensure_complete(result);
+    }
+    if let Some(result) = end.result_mut() {
+        own::sign(result, Some(&member.name));
+    }
+    end
+}
+
+fn asks_too_much(result: &Object, caller: &Call) -> Option<serde_json::Value> {
+    let requests = result
+        .get("inputRequests")
+        .filter(|raw| Raw::is_object(raw))?;
+    asks::undeclared(&requests.as_object().ok()?, &caller.meta.capabilities)
+}

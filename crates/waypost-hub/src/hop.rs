@@ -1,0 +1,90 @@
+//! Errors that concern our own hop and not the caller: the upstream found our headers or our
+//! version wrong.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
+use waypost_wire::code;
+
+use crate::call::Call;
+use crate::error::{CallError, Kind};
+use crate::hub::Hub;
+use crate::member::Member;
+use crate::registry::Era;
+use crate::reply::{End, Event, Reply};
+
+/// Sends `call` by `send`; should the upstream refuse our headers (`-32020`) or our version
+/// (`-32022`), looks at it anew and sends once more. Neither refusal has executed anything.
+///
+/// # Errors
+/// What `send` reports, and [`Kind::BadUpstream`] when the second try is refused too: the
+/// caller's own headers were right, so the upstream's code would only mislead it.
+pub(crate) async fn send<F, S>(
+    hub: &Hub,
+    member: &Arc<Member>,
+    call: Call,
+    send: S,
+) -> Result<Reply, CallError>
+where
+    S: Fn(Call) -> F,
+    F: Future<Output = Result<Reply, CallError>>,
+{
+    let again = call.clone();
+    let reply = send(call).await?;
+    let Reply::End(End::Error(error)) = &reply else {
+        return Ok(guard(reply, member));
+    };
+    if !concerns_us(error.code()) {
+        return Ok(reply);
+    }
+    tracing::warn!(
+        upstream = &*member.name,
+        code = error.code(),
+        message = error.message(),
+        "refused our headers or version, looking at it anew"
+    );
+    look_anew(hub, member).await;
+    if member.learned().is_some_and(|l| l.era == Era::Legacy) {
+        let error = CallError::upstream(Kind::Unavailable, &member.name);
+        return Err(error.detail("speaks only protocol versions before 2026-07-28"));
+    }
+    match send(again).await? {
+        Reply::End(End::Error(error)) if concerns_us(error.code()) => {
+            Err(refused(member, error.code()))
+        }
+        reply => Ok(guard(reply, member)),
+    }
+}
+
+fn concerns_us(error: i64) -> bool {
+    matches!(error, code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION)
+}
+
+fn refused(member: &Arc<Member>, code: i64) -> CallError {
+    CallError::upstream(Kind::BadUpstream, &member.name)
+        .detail(format!("refuses our request with {code}"))
+}
+
+/// The same refusal at the end of a stream comes too late for another try.
+fn guard(reply: Reply, member: &Arc<Member>) -> Reply {
+    let Reply::Stream(events) = reply else {
+        return reply;
+    };
+    let member = Arc::clone(member);
+    Reply::Stream(Box::pin(events.map(move |event| match event {
+        Ok(Event::End(End::Error(error))) if concerns_us(error.code()) => {
+            Err(refused(&member, error.code()))
+        }
+        other => other,
+    })))
+}
+
+async fn look_anew(hub: &Hub, member: &Arc<Member>) {
+    let learned_at = || member.learned().map(|l| l.learned_at);
+    let before = learned_at();
+    member.wake.notify_one();
+    let until = Instant::now() + member.settings.list_timeout;
+    hub.wait_until(until, || learned_at() != before).await;
+}

@@ -1,0 +1,307 @@
+//! The hub: all upstreams, the catalogue they make, and the door for calls.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::sync::{broadcast, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use waypost_config::config::{Config, ExposedExtension, Naming};
+
+use crate::call::View;
+use crate::catalog::Catalog;
+use crate::catalog::build::{Warning, build};
+use crate::catalog::entry::Kind;
+use crate::desk_shim::TaskDesk;
+use crate::keys::Keys;
+use crate::lifecycle::Tasks;
+use crate::member::Member;
+use crate::readiness::Readiness;
+use crate::status::State;
+use crate::store::Store;
+use crate::supervise;
+
+/// How long discovery and lists wait for upstreams that are still connecting for the first time.
+const FIRST_LOOK: Duration = Duration::from_millis(700);
+
+/// What a hub is made of.
+#[derive(Debug)]
+pub struct Parts {
+    pub config: Arc<Config>,
+    /// In the file's order.
+    pub members: Vec<Arc<Member>>,
+    pub store: Arc<dyn Store>,
+    pub keys: Keys,
+    /// Runs what belongs to no connection.
+    pub background: Tasks,
+}
+
+/// A list that clients see became another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub kind: Kind,
+    pub view: View,
+}
+
+/// All upstreams as one server.
+#[derive(Debug)]
+pub struct Hub {
+    pub(crate) instructions: bool,
+    pub(crate) expose: Vec<ExposedExtension>,
+    pub(crate) desk: TaskDesk,
+    pub(crate) background: Tasks,
+    members: Vec<Arc<Member>>,
+    naming: Naming,
+    store: Arc<dyn Store>,
+    catalog: ArcSwap<Catalog>,
+    /// Serialises rebuilding; holds the warnings already logged.
+    rebuilding: Mutex<HashSet<Warning>>,
+    changes: broadcast::Sender<Change>,
+    draining: CancellationToken,
+    /// Bumped when a first connect attempt ends or the catalogue changes.
+    progress: watch::Sender<u64>,
+}
+
+/// One line of the table that `waypost check` prints.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    pub kind: Kind,
+    pub name: Arc<str>,
+    pub original: Arc<str>,
+    pub upstream: Arc<str>,
+}
+
+impl Hub {
+    /// Puts a hub together; nothing runs yet.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let Parts {
+            config,
+            members,
+            store,
+            keys,
+            background,
+        } = parts;
+        let desk = TaskDesk::new(
+            &keys,
+            config.tasks.clone(),
+            config.limits.parked,
+            background.clone(),
+        );
+        Arc::new(Self {
+            instructions: config.instructions,
+            expose: config.extensions_expose.clone(),
+            desk,
+            background,
+            naming: config.naming.clone(),
+            catalog: ArcSwap::from_pointee(Catalog {
+                members: members.clone(),
+                ..Catalog::default()
+            }),
+            members,
+            store,
+            rebuilding: Mutex::default(),
+            changes: broadcast::channel(config.limits.listener_queue.max(1)).0,
+            draining: CancellationToken::new(),
+            progress: watch::channel(0).0,
+        })
+    }
+
+    /// Serves what is remembered at once, then connects to every upstream behind it.
+    pub async fn start(self: &Arc<Self>) {
+        self.remember().await;
+        self.rebuild();
+        for member in self.members.iter().filter(|m| !m.settings.disabled) {
+            let (hub, member) = (Arc::clone(self), Arc::clone(member));
+            self.background
+                .spawn(|stop| supervise::run(hub, member, stop));
+        }
+    }
+
+    /// Every configured upstream, in the file's order.
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    /// Whether there is something behind this view.
+    pub fn shows_view(&self, view: &View) -> bool {
+        match view {
+            View::All => true,
+            View::Upstream(name) => self
+                .members
+                .iter()
+                .any(|m| m.name == *name && !m.settings.disabled),
+        }
+    }
+
+    /// The catalogue as it is now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    /// Whether the first connect attempts are over and every required upstream answers.
+    pub fn readiness(&self) -> Readiness {
+        let name = |member: &&Arc<Member>| Arc::clone(&member.name);
+        let in_state = |member: &Member, states: &[State]| states.contains(&member.status.state());
+        let starting: Vec<_> = self
+            .members
+            .iter()
+            .filter(|m| in_state(m, &[State::Starting]))
+            .map(|m| name(&m))
+            .collect();
+        let missing: Vec<_> = self
+            .members
+            .iter()
+            .filter(|m| m.settings.required && !in_state(m, &[State::Up, State::Degraded]))
+            .map(|m| name(&m))
+            .collect();
+        Readiness {
+            ready: starting.is_empty() && missing.is_empty(),
+            starting,
+            missing,
+        }
+    }
+
+    /// Everything that clients see, by kind and in listing order.
+    pub fn table(&self) -> Vec<Exposed> {
+        let catalog = self.catalog();
+        let rows = Kind::ALL.into_iter().flat_map(|kind| {
+            let entries = catalog.table(kind).entries().iter();
+            entries.map(move |entry| Exposed {
+                kind,
+                name: Arc::clone(&entry.exposed),
+                original: Arc::clone(&entry.original),
+                upstream: Arc::clone(&entry.member.name),
+            })
+        });
+        rows.collect()
+    }
+
+    /// Shutdown has begun: listen streams end with their graceful result. Calls in flight, the
+    /// upstreams and their children go on until the background work is drained.
+    pub fn begin_drain(&self) {
+        self.draining.cancel();
+    }
+
+    pub(crate) fn draining(&self) -> CancellationToken {
+        self.draining.clone()
+    }
+
+    /// Changes of lists from now on.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    /// Waits a moment for upstreams of the view that are connecting for the first time and of
+    /// which nothing is remembered.
+    pub(crate) async fn first_look(&self, view: &View) {
+        self.wait_until(Instant::now() + FIRST_LOOK, || {
+            !self
+                .catalog
+                .load()
+                .shown(view)
+                .any(|member| is_unknown(member))
+        })
+        .await;
+    }
+
+    /// Waits until `done` or `until`; looked at whenever an upstream gets somewhere.
+    pub(crate) async fn wait_until(&self, until: Instant, done: impl Fn() -> bool) {
+        let mut progress = self.progress.subscribe();
+        while !done() {
+            // The sender lives as long as the hub, so only the deadline can end this otherwise.
+            let Ok(Ok(())) = tokio::time::timeout_at(until, progress.changed()).await else {
+                return;
+            };
+        }
+    }
+
+    /// Something about an upstream became known: tells those who wait for it.
+    pub(crate) fn progressed(&self) {
+        self.progress.send_modify(|count| *count += 1);
+    }
+
+    /// Makes the catalogue anew from what is known, and tells listeners what became different.
+    pub(crate) fn rebuild(&self) {
+        let mut logged = self
+            .rebuilding
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let before = self.catalog();
+        let (after, warnings) = build(&self.members, &self.naming, &before);
+        for warning in &warnings {
+            if !logged.contains(warning) {
+                tracing::warn!(upstream = &*warning.upstream, "{}", warning.text);
+            }
+        }
+        *logged = warnings.into_iter().collect();
+        let after = Arc::new(after);
+        self.catalog.store(Arc::clone(&after));
+        drop(logged);
+        self.announce(&before, &after);
+        self.progressed();
+    }
+
+    fn announce(&self, before: &Catalog, after: &Catalog) {
+        let upstreams = self
+            .members
+            .iter()
+            .map(|m| View::Upstream(Arc::clone(&m.name)));
+        let views: Vec<View> = std::iter::once(View::All).chain(upstreams).collect();
+        for kind in Kind::ALL {
+            for view in &views {
+                if before.table(kind).rendered(view) != after.table(kind).rendered(view) {
+                    // Nobody listening is fine.
+                    drop(self.changes.send(Change {
+                        kind,
+                        view: view.clone(),
+                    }));
+                }
+            }
+        }
+    }
+
+    /// Keeps what is known of a member over restarts.
+    pub(crate) async fn save(&self, member: &Member) {
+        let Some(learned) = member.learned() else {
+            return;
+        };
+        if let Err(error) = self
+            .store
+            .save(crate::registry::Learned::clone(&learned))
+            .await
+        {
+            tracing::error!(upstream = &*member.name, %error, source = %error.source,
+                "what was learned is not remembered");
+        }
+    }
+
+    async fn remember(&self) {
+        let stored = match self.store.load().await {
+            Ok(stored) => stored,
+            Err(error) => {
+                tracing::error!(%error, source = %error.source, "starting without what was learned");
+                return;
+            }
+        };
+        for learned in stored {
+            let member = self.members.iter().find(|m| *m.name == *learned.upstream);
+            match member {
+                Some(member) if member.settings.fingerprint == learned.fingerprint => {
+                    member.learn(learned);
+                }
+                _ => {
+                    if let Err(error) = self.store.forget(&learned.upstream).await {
+                        tracing::error!(upstream = learned.upstream, %error, "could not forget");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Still connecting, and nothing known from before.
+pub(crate) fn is_unknown(member: &Member) -> bool {
+    member.status.state() == State::Starting && member.learned().is_none()
+}

@@ -1,0 +1,153 @@
+//! `subscriptions/listen`: changes of the catalogue, and what single upstreams report of
+//! resources and tasks, on one stream (specification: subscriptions).
+
+mod filter;
+mod source;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::stream::{self, StreamExt as _};
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use waypost_wire::message::Notification;
+use waypost_wire::meta::{META, SUBSCRIPTION_ID};
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::RESULT_TYPE;
+
+use crate::call::{Call, View};
+use crate::catalog::entry::Kind;
+use crate::error::CallError;
+use crate::hub::{Change, Hub};
+use crate::own;
+use crate::reply::{End, Event, EventStream, Reply};
+use crate::status::State;
+use filter::Filter;
+use source::Source;
+
+/// How long the acknowledgement waits for the upstreams' own subscriptions: it must not promise
+/// what is not heard of yet, and a client waits for it.
+const LIVE_WITHIN: Duration = Duration::from_millis(500);
+
+/// Opens the stream: the acknowledgement, notifications, and at shutdown a graceful end.
+pub(crate) async fn open(hub: &Arc<Hub>, call: Call) -> Result<Reply, CallError> {
+    let filter = match Filter::read(&call) {
+        Ok(filter) => filter,
+        Err(refusal) => return Ok(Reply::error(refusal)),
+    };
+    // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
+    let changes = hub.changes();
+    let until = Instant::now() + LIVE_WITHIN;
+    hub.wait_until(until, || all_followed(hub, &call.view))
+        .await;
+    let groups = filter.by_upstream(hub, &call);
+    let sources: Vec<Source> =
+        join_all(groups.into_iter().map(|group| Source::open(group, until))).await;
+
+    let stamp = Stamp {
+        id: call.id.raw().clone(),
+    };
+    let acknowledged = stamp.event(method::ACKNOWLEDGED, filter.acknowledged(&sources));
+    let own = own_changes(changes, filter, call.view.clone());
+    let mut events: Vec<EventStream> = vec![own];
+    events.extend(sources.into_iter().map(Source::into_events));
+    let events = stream::select_all(events);
+    let stop = hub.draining().cancelled_owned();
+    let stamped = {
+        let stamp = stamp.clone();
+        events.map(move |event| event.map(|event| stamp.put(event)))
+    };
+    let end = stream::once(async move { Ok(stamp.end()) });
+    let opening = stream::once(async { Ok(acknowledged) });
+    Ok(Reply::Stream(Box::pin(
+        opening.chain(stamped.take_until(stop)).chain(end),
+    )))
+}
+
+/// Whether every upstream that works and announces changes is being listened to.
+fn all_followed(hub: &Hub, view: &View) -> bool {
+    let catalog = hub.catalog();
+    catalog.shown(view).all(|member| {
+        member.status.state() != State::Up || member.is_followed() || !member.announces()
+    })
+}
+
+/// List changes of the view, as the filter wants them.
+fn own_changes(changes: Receiver<Change>, filter: Filter, view: View) -> EventStream {
+    let state = (changes, filter, view, Vec::<&'static str>::new());
+    Box::pin(stream::unfold(
+        state,
+        |(mut changes, filter, view, mut pending)| async move {
+            loop {
+                if let Some(method) = pending.pop() {
+                    let params = Object::new();
+                    let event = Event::Notification(Notification {
+                        method: method.to_owned(),
+                        params,
+                    });
+                    return Some((Ok(event), (changes, filter, view, pending)));
+                }
+                match changes.recv().await {
+                    Ok(change) if change.view == view && filter.wants(change.kind) => {
+                        pending.push(change.kind.changed());
+                    }
+                    Ok(_) => {}
+                    // Too slow for each single one: what matters is that there were some.
+                    Err(RecvError::Lagged(_)) => {
+                        let kinds = [Kind::Tool, Kind::Prompt, Kind::Resource];
+                        let wanted = kinds.into_iter().filter(|kind| filter.wants(*kind));
+                        pending.extend(wanted.map(Kind::changed));
+                    }
+                    Err(RecvError::Closed) => return None,
+                }
+            }
+        },
+    ))
+}
+
+/// Marks every message as belonging to this subscription.
+#[derive(Clone)]
+struct Stamp {
+    /// The JSON-RPC id of the listen request, as the client spelled it.
+    id: Raw,
+}
+
+impl Stamp {
+    fn event(&self, method: &str, params: Object) -> Event {
+        let mut notification = Notification {
+            method: method.to_owned(),
+            params,
+        };
+        self.mark(&mut notification.params);
+        Event::Notification(notification)
+    }
+
+    fn put(&self, event: Event) -> Event {
+        match event {
+            Event::Notification(mut notification) => {
+                self.mark(&mut notification.params);
+                Event::Notification(notification)
+            }
+            end @ Event::End(_) => end,
+        }
+    }
+
+    fn mark(&self, params: &mut Object) {
+        let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+        let mut meta = meta.unwrap_or_default();
+        meta.set(SUBSCRIPTION_ID, self.id.clone());
+        params.set(META, meta.into());
+    }
+
+    fn end(&self) -> Event {
+        let mut result = Object::new();
+        result.set(RESULT_TYPE, Raw::string("complete"));
+        own::sign(&mut result, None);
+        self.mark(&mut result);
+        Event::End(End::Complete(result))
+    }
+}

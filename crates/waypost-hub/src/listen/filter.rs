@@ -1,0 +1,148 @@
+//! What a listener wants to hear.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use waypost_wire::capability::TASKS;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use super::source::{Group, Source};
+use crate::call::Call;
+use crate::catalog::entry::Kind;
+use crate::hub::Hub;
+use crate::member::Member;
+
+/// More URIs and tasks than this on one stream are refused.
+const MOST: usize = 1_000;
+
+/// The `notifications` member of a listen request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Filter {
+    tools: bool,
+    prompts: bool,
+    resources: bool,
+    uris: Vec<String>,
+    tasks: Vec<String>,
+}
+
+impl Filter {
+    /// Reads it.
+    pub(super) fn read(call: &Call) -> Result<Self, ErrorObject> {
+        let invalid = |text: &str| ErrorObject::new(code::INVALID_PARAMS, text);
+        let wanted = call
+            .params
+            .get("notifications")
+            .and_then(|raw| raw.as_object().ok());
+        let wanted = wanted.ok_or_else(|| invalid("`params.notifications` must be an object"))?;
+        let flag = |member: &str| {
+            wanted
+                .get(member)
+                .and_then(Raw::as_bool)
+                .unwrap_or_default()
+        };
+        let list = |member: &str| match wanted.get(member) {
+            None => Ok(Vec::new()),
+            Some(raw) => raw
+                .decode::<Vec<String>>()
+                .filter(|list| list.len() <= MOST)
+                .map(deduplicated)
+                .ok_or_else(|| invalid(&format!("`{member}` must be at most {MOST} strings"))),
+        };
+        let filter = Self {
+            tools: flag("toolsListChanged"),
+            prompts: flag("promptsListChanged"),
+            resources: flag("resourcesListChanged"),
+            uris: list("resourceSubscriptions")?,
+            tasks: list("taskIds")?,
+        };
+        if wanted.contains("taskIds") && !call.meta.capabilities.has_tasks() {
+            let required = json!({ "extensions": { TASKS: {} } });
+            let message = "`taskIds` needs the tasks extension, which the request does not declare";
+            return Err(ErrorObject::missing_capability(message, &required));
+        }
+        Ok(filter)
+    }
+
+    /// Whether changes of this list are wanted.
+    pub(super) fn wants(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Tool => self.tools,
+            Kind::Prompt => self.prompts,
+            Kind::Resource => self.resources,
+            // Announced together with resources; once is enough.
+            Kind::Template => self.resources,
+        }
+    }
+
+    /// Which upstream is asked for which resources and tasks, under its own names. What nobody
+    /// has is left out, and so out of the acknowledgement.
+    pub(super) fn by_upstream(&self, hub: &Hub, call: &Call) -> Vec<Group> {
+        let catalog = hub.catalog();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut group = |member: &Arc<Member>| {
+            let at = groups.iter().position(|g| Arc::ptr_eq(&g.member, member));
+            let at = at.unwrap_or_else(|| {
+                groups.push(Group::new(member));
+                groups.len() - 1
+            });
+            at
+        };
+        let mut found: Vec<(usize, bool, String, String)> = Vec::new();
+        for uri in &self.uris {
+            if let Ok((member, original)) = catalog.resource_owner(&call.view, uri) {
+                found.push((group(&member), true, original, uri.clone()));
+            }
+        }
+        for handle in &self.tasks {
+            if let Ok((member, id)) = hub.desk.open(&catalog, call, handle) {
+                found.push((group(&member), false, id, handle.clone()));
+            }
+        }
+        for (at, is_uri, original, exposed) in found {
+            if let Some(group) = groups.get_mut(at) {
+                let names = if is_uri {
+                    &mut group.uris
+                } else {
+                    &mut group.tasks
+                };
+                names.push((original, exposed));
+            }
+        }
+        groups
+    }
+
+    /// The subset that is honoured.
+    pub(super) fn acknowledged(&self, sources: &[Source]) -> Object {
+        let mut honoured = Object::new();
+        for (member, wanted) in [
+            ("toolsListChanged", self.tools),
+            ("promptsListChanged", self.prompts),
+            ("resourcesListChanged", self.resources),
+        ] {
+            if wanted {
+                honoured.set(member, Raw::bool(true));
+            }
+        }
+        let uris: Vec<&str> = sources.iter().flat_map(|s| s.heard_uris()).collect();
+        let tasks: Vec<&str> = sources.iter().flat_map(|s| s.heard_tasks()).collect();
+        if !uris.is_empty() {
+            honoured.set("resourceSubscriptions", Raw::from_serialize(&uris));
+        }
+        if !tasks.is_empty() {
+            honoured.set("taskIds", Raw::from_serialize(&tasks));
+        }
+        let mut params = Object::new();
+        params.set("notifications", honoured.into());
+        params
+    }
+}
+
+fn deduplicated(list: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    list.into_iter()
+        .filter(|item| seen.insert(item.clone()))
+        .collect()
+}

@@ -1,0 +1,13 @@
+//! Whether the gateway should be given traffic.
+
+use std::sync::Arc;
+
+/// The answer to `/readyz`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    pub ready: bool,
+    /// Upstreams whose first connect attempt is not over.
+    pub starting: Vec<Arc<str>>,
+    /// `required` upstreams that cannot be called.
+    pub missing: Vec<Arc<str>>,
+}

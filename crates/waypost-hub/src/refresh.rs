@@ -1,0 +1,129 @@
+//! Reads an upstream's lists, all their pages.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use waypost_wire::code;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::{CACHE_SCOPE, TTL_MS};
+
+use crate::call::Call;
+use crate::catalog::entry::Kind;
+use crate::error::{CallError, Kind as ErrorKind};
+use crate::member::Member;
+use crate::registry::{Catalogue, Listing, Scope, now_ms};
+use crate::reply::End;
+use crate::upstream::Facts;
+
+/// More pages than this are taken for an endless list.
+const MAX_PAGES: usize = 1_000;
+
+/// Longest life that is believed: a day.
+const MAX_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Reads the given kinds of lists that the server has. What could not be read stays as it was in
+/// `before`: a list that fails is not an empty list.
+pub async fn lists(
+    member: &Member,
+    facts: &Facts,
+    kinds: &[Kind],
+    before: Catalogue,
+) -> (Catalogue, Option<CallError>) {
+    let mut lists = before;
+    let mut failed = None;
+    for kind in kinds {
+        let has = facts
+            .capabilities
+            .get(kind.capability())
+            .is_some_and(Raw::is_object);
+        if !has {
+            *kind.slot(&mut lists) = None;
+            continue;
+        }
+        match list(member, *kind, member.settings.list_timeout).await {
+            Ok(listing) => *kind.slot(&mut lists) = listing,
+            Err(error) => {
+                tracing::warn!(upstream = &*member.name, method = kind.list_method(), %error,
+                    source = error.source.as_deref().map(tracing::field::display),
+                    "a list could not be read, the last one is kept");
+                failed = Some(error);
+            }
+        }
+    }
+    (lists, failed)
+}
+
+/// One list; `None` when the server does not know the method.
+async fn list(member: &Member, kind: Kind, budget: Duration) -> Result<Option<Listing>, CallError> {
+    let late = |_| {
+        let text = format!(
+            "`{}` took longer than {} s",
+            kind.list_method(),
+            budget.as_secs()
+        );
+        CallError::upstream(ErrorKind::Timeout, &member.name).detail(text)
+    };
+    tokio::time::timeout(budget, walk(member, kind))
+        .await
+        .map_err(late)?
+}
+
+async fn walk(member: &Member, kind: Kind) -> Result<Option<Listing>, CallError> {
+    let bad = |text: String| CallError::upstream(ErrorKind::BadUpstream, &member.name).detail(text);
+    let mut listing = Listing {
+        items: Vec::new(),
+        ttl_ms: MAX_TTL_MS,
+        scope: Scope::Public,
+        fetched_at: now_ms(),
+    };
+    let mut cursors: HashSet<String> = HashSet::new();
+    let mut params = Object::new();
+    for _ in 0..MAX_PAGES {
+        let reply = member
+            .upstream
+            .call(Call::own(kind.list_method(), params))
+            .await?;
+        let page = match reply.into_end().await? {
+            End::Complete(page) => page,
+            End::Error(error) if error.code() == code::METHOD_NOT_FOUND => return Ok(None),
+            End::Error(error) => {
+                let text = format!(
+                    "answered `{}` with error {}",
+                    kind.list_method(),
+                    error.code()
+                );
+                return Err(bad(text));
+            }
+            End::InputRequired(_) | End::Task(_) => {
+                return Err(bad(format!(
+                    "answered `{}` with no list",
+                    kind.list_method()
+                )));
+            }
+        };
+        let items = page.get(kind.list_member()).and_then(Raw::as_array);
+        let items = items.ok_or_else(|| bad(format!("`{}` is missing", kind.list_member())))?;
+        listing.items.extend(items);
+        let ttl = page
+            .get(TTL_MS)
+            .and_then(Raw::as_i64)
+            .and_then(|ms| u64::try_from(ms).ok());
+        listing.ttl_ms = listing.ttl_ms.min(ttl.unwrap_or(0));
+        if page.get(CACHE_SCOPE).map(Raw::text) != Some("\"public\"") {
+            listing.scope = Scope::Private;
+        }
+        let Some(cursor) = page.get("nextCursor").filter(|c| !c.is_null()) else {
+            return Ok(Some(listing));
+        };
+        if !cursors.insert(cursor.text().to_owned()) {
+            return Err(bad(format!("`{}` repeats a cursor", kind.list_method())));
+        }
+        params = Object::new();
+        params.set("cursor", cursor.clone());
+    }
+    Err(bad(format!(
+        "`{}` has more than {MAX_PAGES} pages",
+        kind.list_method()
+    )))
+}

@@ -1,0 +1,306 @@
+//! Why a call goes where it goes.
+
+use std::sync::Arc;
+
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::param;
+use waypost_wire::raw::Raw;
+
+use crate::call::{Call, CallHeaders};
+use crate::catalog::entry::{Entry, Kind};
+use crate::catalog::{Missing, list};
+use crate::error::{CallError, Kind as ErrorKind};
+use crate::finish;
+use crate::forward;
+use crate::hop;
+use crate::hub::{Hub, is_unknown};
+use crate::listen;
+use crate::member::Member;
+use crate::reply::Reply;
+use crate::upstream::CallFuture;
+use crate::{carry, discover};
+
+impl Hub {
+    /// Answers a call: from memory, or by one upstream or several.
+    pub fn call(self: &Arc<Self>, call: Call) -> CallFuture<'static> {
+        let hub = Arc::clone(self);
+        Box::pin(async move { hub.route(call).await })
+    }
+
+    async fn route(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+        carry::strip_extensions(&mut call, &self.expose);
+        if let Some(kind) = Kind::of_list(&call.method) {
+            return self.list(kind, &call).await;
+        }
+        match call.method.as_str() {
+            method::DISCOVER => {
+                self.first_look(&call.view).await;
+                let catalog = self.catalog();
+                let answer =
+                    discover::answer(&catalog, &call.view, self.instructions, &self.expose);
+                Ok(finish::own(answer))
+            }
+            method::TOOLS_CALL => self.tool(call).await,
+            method::PROMPTS_GET => self.prompt(call).await,
+            method::RESOURCES_READ => self.resource(call).await,
+            method::COMPLETE => self.complete(call).await,
+            method::LISTEN => listen::open(&self, call).await,
+            method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
+                self.task(call).await
+            }
+            _ => self.exposed_method(call).await,
+        }
+    }
+
+    async fn list(&self, kind: Kind, call: &Call) -> Result<Reply, CallError> {
+        self.first_look(&call.view).await;
+        let catalog = self.catalog();
+        if !discover::offers(&catalog, &call.view, kind.capability()) {
+            return Ok(method_not_found(&call.method));
+        }
+        Ok(finish::own(list::answer(&catalog, kind, call)))
+    }
+
+    async fn tool(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+        let name = required(&call.params, "name")?;
+        let entry = self.find(Kind::Tool, &call, &name).await?;
+        let arguments = call.params.get("arguments").cloned();
+        if let Err(mismatch) = param::check(&entry.params, arguments.as_ref(), &call.headers.params)
+        {
+            let error = ErrorObject::new(code::HEADER_MISMATCH, &mismatch.to_string());
+            return Ok(Reply::error(error));
+        }
+        call.params.set("name", Raw::string(&entry.original));
+        let (caller, member) = (call.clone(), Arc::clone(&entry.member));
+        let reply = hop::send(self, &member, call, |call| {
+            let (hub, member, original) = (Arc::clone(self), Arc::clone(&member), &entry.original);
+            async move {
+                let call = hub.with_param_headers(&member, original, call)?;
+                hub.desk.call(&member, original, call).await
+            }
+        })
+        .await?;
+        Ok(finish::from(reply, &member, &caller))
+    }
+
+    /// Repeats arguments in headers as the tool's schema wants it now.
+    fn with_param_headers(
+        &self,
+        member: &Arc<Member>,
+        original: &str,
+        mut call: Call,
+    ) -> Result<Call, CallError> {
+        let catalog = self.catalog();
+        let entry = catalog.tools.of(member, original);
+        let declared = entry.map(|e| e.params.as_slice()).unwrap_or_default();
+        let headers = param::headers(declared, call.params.get("arguments"))
+            .map_err(|e| CallError::unknown(format!("`arguments`: {e}")))?;
+        let others = std::mem::take(&mut call.headers).params;
+        let others = others
+            .into_iter()
+            .filter(|(n, _)| !declared.iter().any(|d| d.header == *n));
+        call.headers = CallHeaders {
+            name: None,
+            params: headers.into_iter().chain(others).collect(),
+        };
+        Ok(call)
+    }
+
+    async fn prompt(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+        let name = required(&call.params, "name")?;
+        let entry = self.find(Kind::Prompt, &call, &name).await?;
+        call.params.set("name", Raw::string(&entry.original));
+        self.forward(&entry.member, call, Some(&entry.original))
+            .await
+    }
+
+    async fn resource(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+        let uri = required(&call.params, "uri")?;
+        self.first_look(&call.view).await;
+        let (member, original) = match self.catalog().resource_owner(&call.view, &uri) {
+            Ok(found) => found,
+            Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
+        };
+        call.params.set("uri", Raw::string(&original));
+        self.forward(&member, call, None).await
+    }
+
+    async fn complete(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+        self.first_look(&call.view).await;
+        if !discover::offers(&self.catalog(), &call.view, "completions") {
+            return Ok(method_not_found(&call.method));
+        }
+        let reference = call.params.get("ref").and_then(|raw| raw.as_object().ok());
+        let mut reference = reference.ok_or_else(|| missing("ref"))?;
+        let member = match reference.string("type").as_deref() {
+            Some("ref/prompt") => {
+                let name = required(&reference, "name")?;
+                let entry = self.find(Kind::Prompt, &call, &name).await?;
+                reference.set("name", Raw::string(&entry.original));
+                Arc::clone(&entry.member)
+            }
+            Some("ref/resource") => {
+                let uri = required(&reference, "uri")?;
+                let catalog = self.catalog();
+                let template = catalog.templates.find(&call.view, &uri);
+                let owner = match template {
+                    Some(entry) => Ok((Arc::clone(&entry.member), entry.original.to_string())),
+                    None => catalog.resource_owner(&call.view, &uri),
+                };
+                let (member, original) = match owner {
+                    Ok(found) => found,
+                    Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
+                };
+                reference.set("uri", Raw::string(&original));
+                member
+            }
+            _ => {
+                return Err(CallError::unknown(
+                    "`ref.type` must be `ref/prompt` or `ref/resource`",
+                ));
+            }
+        };
+        call.params.set("ref", reference.into());
+        self.forward(&member, call, None).await
+    }
+
+    async fn task(self: &Arc<Self>, call: Call) -> Result<Reply, CallError> {
+        let caller = call.clone();
+        let (reply, member) = self.desk.tasks_method(&self.catalog(), call).await?;
+        Ok(match member {
+            Some(member) => finish::from(reply, &member, &caller),
+            None => reply,
+        })
+    }
+
+    /// A method of an extension that the file exposes: the first upstream that advertises it.
+    async fn exposed_method(self: &Arc<Self>, call: Call) -> Result<Reply, CallError> {
+        let exposing = self
+            .expose
+            .iter()
+            .find(|e| e.methods.contains(&call.method));
+        let Some(extension) = exposing else {
+            return Ok(method_not_found(&call.method));
+        };
+        let catalog = self.catalog();
+        let has = |m: &&Arc<Member>| {
+            m.learned()
+                .is_some_and(|l| l.extensions().contains(&extension.id))
+        };
+        let member = catalog.shown(&call.view).find(has).cloned();
+        match member {
+            Some(member) => self.forward(&member, call, None).await,
+            None => Ok(method_not_found(&call.method)),
+        }
+    }
+
+    /// Sends a call that can never become a task.
+    async fn forward(
+        self: &Arc<Self>,
+        member: &Arc<Member>,
+        mut call: Call,
+        target: Option<&str>,
+    ) -> Result<Reply, CallError> {
+        call.meta.capabilities = call.meta.capabilities.without_tasks();
+        call.headers = CallHeaders::default();
+        let caller = call.clone();
+        let target = target.map(str::to_owned);
+        let reply = hop::send(self, member, call, |call| {
+            let (hub, member, target) = (Arc::clone(self), Arc::clone(member), target.clone());
+            async move {
+                hub.desk
+                    .stateful(&member, call, |call| async {
+                        forward::send(&member, call, target.as_deref()).await
+                    })
+                    .await
+            }
+        })
+        .await?;
+        Ok(finish::from(reply, member, &caller))
+    }
+
+    /// What the view shows under `name`. A name that may belong to an upstream which is still
+    /// starting waits for it as long as a call to it may take.
+    async fn find(&self, kind: Kind, call: &Call, name: &str) -> Result<Arc<Entry>, CallError> {
+        let found = || self.catalog().table(kind).find(&call.view, name).cloned();
+        if let Some(entry) = found() {
+            return Ok(entry);
+        }
+        let catalog = self.catalog();
+        let could = |m: &&Arc<Member>| is_unknown(m) && name.starts_with(&m.settings.prefix);
+        let patience = catalog
+            .shown(&call.view)
+            .filter(could)
+            .map(|m| m.timeout(None))
+            .max();
+        if let Some(patience) = patience {
+            let until = tokio::time::Instant::now() + patience;
+            let nobody = || !catalog.shown(&call.view).any(|m| could(&m));
+            self.wait_until(until, || found().is_some() || nobody())
+                .await;
+        }
+        if let Some(entry) = found() {
+            return Ok(entry);
+        }
+        match catalog.shown(&call.view).find(could) {
+            Some(member) => Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
+                .detail("still starting")
+                .retryable()),
+            None => Err(CallError::unknown(format!(
+                "unknown {} `{}`",
+                word(kind),
+                clip(name)
+            ))),
+        }
+    }
+}
+
+/// A text member that the method cannot do without.
+fn required(params: &Object, member: &'static str) -> Result<String, CallError> {
+    params.string(member).ok_or_else(|| missing(member))
+}
+
+fn missing(member: &str) -> CallError {
+    CallError::unknown(format!("`params.{member}` is missing or of the wrong kind"))
+}
+
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tool => "tool",
+        Kind::Prompt => "prompt",
+        Kind::Resource | Kind::Template => "resource",
+    }
+}
+
+/// Names in messages are somebody else's text; a long one says no more than its beginning.
+fn clip(name: &str) -> String {
+    name.chars().take(128).collect()
+}
+
+fn method_not_found(method: &str) -> Reply {
+    let message = format!("method `{}` not found", clip(method));
+    Reply::error(ErrorObject::new(code::METHOD_NOT_FOUND, &message))
+}
+
+fn no_resource(uri: &str, missing: &Missing) -> ErrorObject {
+    let message = match missing {
+        Missing::Unknown => format!("no upstream has the resource `{}`", clip(uri)),
+        Missing::Ambiguous(names) => format!(
+            "several upstreams could have the resource `{}`: hint: read `<upstream>+<uri>` with one of {}",
+            clip(uri),
+            names
+                .iter()
+                .map(|n| format!("`{n}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    };
+    ErrorObject::with_data(
+        code::INVALID_PARAMS,
+        &message,
+        &serde_json::json!({ "uri": uri }),
+    )
+}
