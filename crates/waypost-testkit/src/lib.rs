@@ -1,8 +1,10 @@
 //! Demo servers and misbehaving fakes.
 
 pub mod cli;
+pub mod client;
 pub mod demo;
 pub mod kit;
+mod lines;
 pub mod misbehave;
 pub mod run;
 pub mod seen;

@@ -1,0 +1,14 @@
+//! The demo servers and the fakes, over real connections.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod everything;
+mod external;
+mod listen;
+mod misbehave;
+mod stdio;
+mod tasks;
+mod transport;
