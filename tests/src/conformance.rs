@@ -20,6 +20,8 @@ use crate::interop::{Interop, from_xtask};
 pub const REVISION: &str = "2026-07-28";
 /// How long one run of the suite may take.
 const RUN: Duration = Duration::from_secs(600);
+/// How many scenarios the revision's set has, scored or not; a suite that ran fewer proves nothing.
+const SCENARIOS: usize = 50;
 /// Scenarios of which the suite skips every check, whoever is tested.
 const ALWAYS_SKIPPED: [&str; 1] = ["tasks-status-notifications"];
 
@@ -117,6 +119,15 @@ impl Report {
             !scenario.is_strict() && !ALWAYS_SKIPPED.contains(&name.as_str())
         });
         failing.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// Prints all counts under a heading.
+    #[expect(
+        clippy::print_stdout,
+        reason = "the counts belong into the output of a test run"
+    )]
+    pub fn print(&self, heading: &str) {
+        println!("{heading}: {self}");
     }
 
     /// Compares with what is expected to fail in `run`, in both directions.
@@ -236,8 +247,14 @@ pub async fn server(interop: &Interop, url: &str) -> anyhow::Result<Report> {
         REVISION,
         "--output-dir",
     ]);
-    run(command.arg(results.path())).await?;
-    Report::read(results.path())
+    let printed = run(command.arg(results.path())).await?;
+    let report = Report::read(results.path())?;
+    let ran = report.scenarios.len();
+    anyhow::ensure!(
+        ran == SCENARIOS,
+        "{ran} scenarios ran, not {SCENARIOS}:\n{printed}"
+    );
+    Ok(report)
 }
 
 /// Runs single scenarios of a server, at the revision's wire.

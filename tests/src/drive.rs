@@ -74,6 +74,11 @@ pub async fn typescript(interop: &Interop, url: &str, prefix: &str) -> anyhow::R
 /// # Errors
 /// When anything went differently than the tools promise.
 pub async fn rmcp(url: &str, prefix: &str) -> anyhow::Result<Seen> {
+    // The SDK's futures are large.
+    Box::pin(drive_rmcp(url, prefix)).await
+}
+
+async fn drive_rmcp(url: &str, prefix: &str) -> anyhow::Result<Seen> {
     let client = RmcpClient::connect(url).await?;
     let tools = client.tools().await?;
     let name = |tool: &str| format!("{prefix}{tool}");

@@ -119,7 +119,7 @@ impl Server {
     ///
     /// # Errors
     /// When it ends, or says nothing in time.
-    pub async fn start(mut command: Command) -> anyhow::Result<Self> {
+    pub async fn start(command: &mut Command) -> anyhow::Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

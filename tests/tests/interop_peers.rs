@@ -1,13 +1,15 @@
 //! The peers among themselves, without Waypost: when these fail, it is the peers that do not
 //! understand each other, and no failure of a test with Waypost between them says anything.
 
+use waypost_testkit::demo::{demo_all, tasks};
+use waypost_testkit::run::ANY_PORT;
 use waypost_tests::interop::{Interop, Server};
 use waypost_tests::rmcp_peer::RmcpServer;
 use waypost_tests::{conformance, drive};
 
 const TOOLS: [&str; 4] = ["greet", "slow_compute", "failing_job", "confirm_delete"];
 
-fn check(seen: drive::Seen) {
+fn check(seen: &drive::Seen) {
     assert!(
         TOOLS
             .iter()
@@ -20,10 +22,10 @@ fn check(seen: drive::Seen) {
 #[tokio::test]
 async fn every_task_client_drives_fastmcp_directly() -> anyhow::Result<()> {
     let interop = Interop::find()?;
-    let server = Server::start(interop.python("fastmcp_task_server.py")).await?;
-    check(drive::fastmcp(&interop, &server.url, "").await?);
-    check(drive::typescript(&interop, &server.url, "").await?);
-    check(drive::rmcp(&server.url, "").await?);
+    let server = Server::start(&mut interop.python("fastmcp_task_server.py")).await?;
+    check(&drive::fastmcp(&interop, &server.url, "").await?);
+    check(&drive::typescript(&interop, &server.url, "").await?);
+    check(&drive::rmcp(&server.url, "").await?);
     Ok(())
 }
 
@@ -32,8 +34,8 @@ async fn the_tasks_package_and_rmcp_drive_rmcp_directly() -> anyhow::Result<()> 
     let interop = Interop::find()?;
     for json in [true, false] {
         let server = RmcpServer::start(json).await?;
-        check(drive::typescript(&interop, &server.url, "").await?);
-        check(drive::rmcp(&server.url, "").await?);
+        check(&drive::typescript(&interop, &server.url, "").await?);
+        check(&drive::rmcp(&server.url, "").await?);
     }
     Ok(())
 }
@@ -41,7 +43,7 @@ async fn the_tasks_package_and_rmcp_drive_rmcp_directly() -> anyhow::Result<()> 
 #[tokio::test]
 async fn the_python_client_drives_the_typescript_server_directly() -> anyhow::Result<()> {
     let interop = Interop::find()?;
-    let server = Server::start(interop.node("ts_server.mjs")).await?;
+    let server = Server::start(&mut interop.node("ts_server.mjs")).await?;
     drive::python(&interop, &server.url, "").await?;
     Ok(())
 }
@@ -49,7 +51,7 @@ async fn the_python_client_drives_the_typescript_server_directly() -> anyhow::Re
 #[tokio::test]
 async fn the_suite_finds_out_what_a_server_does_and_does_not() -> anyhow::Result<()> {
     let interop = Interop::find()?;
-    let server = Server::start(interop.node("ts_server.mjs")).await?;
+    let server = Server::start(&mut interop.node("ts_server.mjs")).await?;
     let scenarios = ["tools-list", "tasks-lifecycle"];
     let report = conformance::server_scenarios(&interop, &server.url, &scenarios).await?;
     assert_eq!(
@@ -57,5 +59,17 @@ async fn the_suite_finds_out_what_a_server_does_and_does_not() -> anyhow::Result
         ["tasks-lifecycle"],
         "{report}"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn strict_clients_drive_the_demo_servers_directly() -> anyhow::Result<()> {
+    let interop = Interop::find()?;
+    let demo = demo_all(ANY_PORT, tasks::Options::default()).await?;
+    // FastMCP's client sends no `Mcp-Name` on `tasks/*`, which a strict server refuses.
+    assert!(drive::fastmcp(&interop, &demo.url, "").await.is_err());
+    check(&drive::typescript(&interop, &demo.url, "").await?);
+    check(&drive::rmcp(&demo.url, "").await?);
+    drive::python(&interop, &demo.url, "").await?;
     Ok(())
 }
