@@ -1,1 +1,68 @@
-//! Faces clients: HTTP in, modern era.
+//! Faces clients: HTTP in, the stateless era.
+//!
+//! A request's way: [`routes`] finds the endpoint, `admit` turns HTTP into a checked request or a
+//! refusal, `modern` makes a `Call` of it and an answer of the reply, `rescue` knows the status
+//! and code of everything that can go wrong.
+
+mod admit;
+mod answer;
+mod body;
+mod encode;
+mod era;
+mod event;
+mod events;
+mod headers;
+mod media;
+mod modern;
+mod refusal;
+mod rescue;
+mod routes;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::util::BoxCloneSyncService;
+use waypost_hub::call::{Call, View};
+use waypost_hub::error::CallError;
+use waypost_hub::reply::Reply;
+
+pub use routes::routes;
+
+/// What answers calls: the hub under the layers of the call seam.
+pub type Calls = BoxCloneSyncService<Call, Reply, CallError>;
+
+/// Finds what `/mcp/<name>` shows; `None` is no such endpoint.
+pub type Views = Arc<dyn Fn(&str) -> Option<View> + Send + Sync>;
+
+/// What the front is made of.
+#[derive(Clone)]
+pub struct Parts {
+    /// Answers calls.
+    pub calls: Calls,
+    /// Knows the endpoints below `/mcp`.
+    pub views: Views,
+    /// Longest silence before a comment is sent on a stream, and longest wait for the first event
+    /// before an answer becomes a stream; zero is no comments and no such bound.
+    pub keep_alive: Duration,
+    /// Whether `tasks/*` without `Mcp-Name` is refused.
+    pub strict_headers: bool,
+    /// Levels of JSON in a request.
+    pub json_depth: usize,
+    /// Bytes of a request body.
+    pub request_body: usize,
+    /// Longest wait for a whole request body.
+    pub body_timeout: Duration,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts")
+            .field("keep_alive", &self.keep_alive)
+            .field("strict_headers", &self.strict_headers)
+            .field("json_depth", &self.json_depth)
+            .field("request_body", &self.request_body)
+            .field("body_timeout", &self.body_timeout)
+            .finish_non_exhaustive()
+    }
+}

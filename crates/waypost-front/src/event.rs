@@ -1,0 +1,193 @@
+//! What the front logs and counts: one type per event.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use waypost_hub::call::Principal;
+use waypost_hub::error::{CallError, Kind};
+use waypost_wire::method;
+
+/// A request was answered, refused, or given up by its client.
+#[derive(Debug)]
+pub(crate) struct RequestFinished<'a> {
+    pub(crate) request_id: &'a str,
+    pub(crate) principal: &'a str,
+    /// Out of a fixed set, see [`label`].
+    pub(crate) method: &'static str,
+    pub(crate) outcome: &'static str,
+    pub(crate) took: Duration,
+}
+
+impl RequestFinished<'_> {
+    /// Writes the log line and the metrics of this event; nothing else does.
+    pub(crate) fn emit(&self) {
+        let Self {
+            request_id,
+            principal,
+            method,
+            outcome,
+            took,
+        } = *self;
+        let took = took.as_secs_f64();
+        tracing::debug!(
+            request_id,
+            principal,
+            method,
+            outcome,
+            took_ms = took * 1e3,
+            "request finished"
+        );
+        metrics::counter!("waypost_requests_total", "method" => method, "outcome" => outcome)
+            .increment(1);
+        metrics::histogram!("waypost_request_seconds", "method" => method).record(took);
+    }
+}
+
+/// Sees to it that a request is logged and counted once, also one whose client went away.
+#[derive(Debug)]
+pub(crate) struct Finish {
+    request_id: Arc<str>,
+    principal: Principal,
+    method: &'static str,
+    outcome: &'static str,
+    started: Instant,
+}
+
+impl Finish {
+    /// A request has come; until told otherwise its client will have left before the answer.
+    pub(crate) fn new(request_id: Arc<str>, principal: Principal) -> Self {
+        Self {
+            request_id,
+            principal,
+            method: OTHER,
+            outcome: "cancelled",
+            started: Instant::now(),
+        }
+    }
+
+    /// The method is known.
+    pub(crate) fn method(&mut self, method: &str) {
+        self.method = label(method);
+    }
+
+    /// The outcome is known.
+    pub(crate) fn outcome(&mut self, outcome: &'static str) {
+        self.outcome = outcome;
+    }
+
+    /// A call got no answer.
+    pub(crate) fn failed(&mut self, error: &CallError) {
+        self.outcome = error.kind.as_str();
+        CallFailed {
+            request_id: &self.request_id,
+            error,
+        }
+        .emit();
+    }
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        RequestFinished {
+            request_id: &self.request_id,
+            principal: self.principal.as_str(),
+            method: self.method,
+            outcome: self.outcome,
+            took: self.started.elapsed(),
+        }
+        .emit();
+    }
+}
+
+/// A call got no answer; the client hears what happened, the log also why.
+#[derive(Debug)]
+struct CallFailed<'a> {
+    request_id: &'a str,
+    error: &'a CallError,
+}
+
+impl CallFailed<'_> {
+    fn emit(&self) {
+        let Self { request_id, error } = *self;
+        let cause = causes(error);
+        let kind = error.kind.as_str();
+        match error.kind {
+            Kind::UnknownTarget | Kind::Denied => {
+                tracing::debug!(request_id, kind, %error, cause, "call refused");
+            }
+            Kind::Throttled | Kind::Unavailable | Kind::Timeout | Kind::BadUpstream => {
+                tracing::warn!(request_id, kind, %error, cause, "call failed");
+            }
+            Kind::Internal => {
+                tracing::error!(request_id, kind, %error, cause, "call failed");
+            }
+        }
+    }
+}
+
+/// The chain of causes below an error, outermost first.
+fn causes(error: &CallError) -> String {
+    let mut text = String::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let separator = if text.is_empty() { "" } else { ": " };
+        // Writing to memory does not fail.
+        let _ = write!(text, "{separator}{cause}");
+        next = cause.source();
+    }
+    text
+}
+
+/// A `tasks/*` request came without `Mcp-Name` and was let through.
+pub(crate) fn task_without_name() {
+    metrics::counter!("waypost_task_requests_without_name_total").increment(1);
+}
+
+const OTHER: &str = "other";
+
+/// The method as a label: client text must not make new time series.
+fn label(method: &str) -> &'static str {
+    const KNOWN: &[&str] = &[
+        method::TOOLS_CALL,
+        method::TOOLS_LIST,
+        method::DISCOVER,
+        method::INITIALIZE,
+        method::PROMPTS_LIST,
+        method::PROMPTS_GET,
+        method::RESOURCES_LIST,
+        method::RESOURCES_TEMPLATES_LIST,
+        method::RESOURCES_READ,
+        method::COMPLETE,
+        method::LISTEN,
+        method::TASKS_GET,
+        method::TASKS_UPDATE,
+        method::TASKS_CANCEL,
+    ];
+    KNOWN
+        .iter()
+        .find(|known| **known == method)
+        .copied()
+        .unwrap_or(OTHER)
+}
+
+#[cfg(test)]
+mod tests {
+    use waypost_hub::error::Origin;
+
+    use super::*;
+
+    #[test]
+    fn labels_come_from_a_fixed_set() {
+        assert_eq!(label("tools/call"), "tools/call");
+        assert_eq!(label("x/\n{evil}"), "other");
+    }
+
+    #[test]
+    fn the_chain_of_causes_is_one_text() {
+        let inner = std::io::Error::other("refused");
+        let error = CallError::new(Kind::Unavailable, Origin::Gateway).source(inner);
+        assert_eq!(causes(&error), "refused");
+    }
+}

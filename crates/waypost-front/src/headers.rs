@@ -1,0 +1,113 @@
+//! The protocol's request headers, which must say what the body says.
+//!
+//! Balancers and rules in front route on these headers, so one that differs from the body is a
+//! way past them. All decisions behind this point are made from the body alone.
+
+use std::borrow::Cow;
+
+use http::HeaderMap;
+use waypost_hub::call::CallHeaders;
+use waypost_wire::header::{self, METHOD, NAME, PARAM_PREFIX, PROTOCOL_VERSION};
+use waypost_wire::method;
+use waypost_wire::object::Object;
+
+use crate::event;
+use crate::refusal::HeaderFault;
+
+/// The decoded value of a header that may be there once.
+fn one<'a>(
+    headers: &'a HeaderMap,
+    header: &'static str,
+) -> Result<Option<Cow<'a, str>>, HeaderFault> {
+    let mut lines = headers.get_all(header).iter();
+    let Some(line) = lines.next() else {
+        return Ok(None);
+    };
+    if lines.next().is_some() {
+        return Err(HeaderFault::Repeated { header });
+    }
+    let text = line.to_str().ok();
+    let value = text.and_then(|text| header::decode(text).ok());
+    let unreadable = || HeaderFault::Unreadable {
+        header: header.to_owned(),
+    };
+    value.map(Some).ok_or_else(unreadable)
+}
+
+/// The version header for finding the era: one that cannot be read is unlike any known version.
+pub(crate) fn peek_version(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    one(headers, PROTOCOL_VERSION).unwrap_or(Some(Cow::Borrowed("")))
+}
+
+/// Refuses unless the version header is there and says what `_meta` says.
+pub(crate) fn check_version(headers: &HeaderMap, meta: &str) -> Result<(), HeaderFault> {
+    let member = waypost_wire::meta::PROTOCOL_VERSION;
+    must_equal(headers, PROTOCOL_VERSION, member, meta)
+}
+
+/// Refuses unless `Mcp-Method` and `Mcp-Name` say what the body says; keeps what routing needs.
+pub(crate) fn check(
+    headers: &HeaderMap,
+    method: &str,
+    params: &Object,
+    strict: bool,
+) -> Result<CallHeaders, HeaderFault> {
+    must_equal(headers, METHOD, "method", method)?;
+    Ok(CallHeaders {
+        name: check_name(headers, method, params, strict)?,
+        params: mirrored(headers)?,
+    })
+}
+
+fn must_equal(
+    headers: &HeaderMap,
+    header: &'static str,
+    member: &'static str,
+    body: &str,
+) -> Result<(), HeaderFault> {
+    match one(headers, header)? {
+        None => Err(HeaderFault::Missing { header }),
+        Some(value) if value == body => Ok(()),
+        Some(_) => Err(HeaderFault::Differs { header, member }),
+    }
+}
+
+fn check_name(
+    headers: &HeaderMap,
+    method: &str,
+    params: &Object,
+    strict: bool,
+) -> Result<Option<String>, HeaderFault> {
+    let Some(member) = method::name_member(method) else {
+        return Ok(None);
+    };
+    let header = NAME;
+    match (one(headers, header)?, params.string(member)) {
+        (Some(value), Some(name)) if value == name => Ok(Some(name)),
+        (Some(_), _) => Err(HeaderFault::Differs { header, member }),
+        // The body is at fault: whoever answers the method says so.
+        (None, None) => Ok(None),
+        // A widely used client never sends it on `tasks/*`.
+        (None, Some(_)) if member == "taskId" && !strict => {
+            event::task_without_name();
+            Ok(None)
+        }
+        (None, Some(_)) => Err(HeaderFault::Missing { header }),
+    }
+}
+
+/// `Mcp-Param-*`, not decoded: which of them count, only the tool's schema says.
+fn mirrored(headers: &HeaderMap) -> Result<Vec<(String, String)>, HeaderFault> {
+    let mut params = Vec::new();
+    for (name, value) in headers {
+        if !name.as_str().starts_with(PARAM_PREFIX) {
+            continue;
+        }
+        let name = name.as_str().to_owned();
+        match value.to_str() {
+            Ok(value) => params.push((name, value.to_owned())),
+            Err(_) => return Err(HeaderFault::Unreadable { header: name }),
+        }
+    }
+    Ok(params)
+}

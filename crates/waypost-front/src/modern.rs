@@ -1,0 +1,123 @@
+//! A request of the stateless era: HTTP to [`Call`], reply to HTTP.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use futures_util::StreamExt as _;
+use http::StatusCode;
+use waypost_hub::call::{Call, Principal, View};
+use waypost_hub::error::CallError;
+use waypost_hub::reply::{End, Event};
+use waypost_wire::id::Id;
+
+use crate::Parts;
+use crate::admit::Admission;
+use crate::answer;
+use crate::body::EventBody;
+use crate::event::Finish;
+use crate::events::Events;
+use crate::media::Wants;
+
+/// Who asks, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    pub(crate) request_id: Arc<str>,
+    pub(crate) principal: Principal,
+    pub(crate) view: View,
+}
+
+/// Answers one request.
+pub(crate) async fn answer(
+    parts: &Parts,
+    asker: Asker,
+    admission: Admission,
+    mut finish: Finish,
+) -> Response {
+    let Admission {
+        id,
+        method,
+        params,
+        meta,
+        headers,
+        wants,
+    } = admission;
+    finish.method(&method);
+    let call = Call {
+        request_id: asker.request_id,
+        method,
+        params,
+        meta,
+        principal: asker.principal,
+        view: asker.view,
+        headers,
+    };
+    match Events::of(parts.calls.clone(), call).await {
+        Err(error) => whole(&id, Err(error), finish),
+        Ok(events) if wants == Wants::Json => buffered(id, events, finish).await,
+        Ok(events) => either(parts, id, events, wants, finish).await,
+    }
+}
+
+/// One JSON answer for a client that takes nothing else; what comes before the end is dropped.
+async fn buffered(id: Id, mut events: Events, finish: Finish) -> Response {
+    loop {
+        match events.next().await {
+            Some(Ok(Event::Notification(_))) => {}
+            Some(Ok(Event::End(end))) => return whole(&id, Ok(end), finish),
+            Some(Err(error)) => return whole(&id, Err(error), finish),
+            None => return whole(&id, Err(CallError::no_end()), finish),
+        }
+    }
+}
+
+/// One JSON answer when the end comes first, otherwise a stream.
+async fn either(
+    parts: &Parts,
+    id: Id,
+    mut events: Events,
+    wants: Wants,
+    finish: Finish,
+) -> Response {
+    let keep_alive = parts.keep_alive;
+    let first = if keep_alive.is_zero() {
+        events.next().await
+    } else {
+        match tokio::time::timeout(keep_alive, events.next()).await {
+            Ok(first) => first,
+            Err(_) => {
+                let mut body = EventBody::new(events, id, keep_alive, finish);
+                body.comment();
+                return answer::streaming(body);
+            }
+        }
+    };
+    match first.unwrap_or_else(|| Err(CallError::no_end())) {
+        Err(error) => whole(&id, Err(error), finish),
+        Ok(Event::End(end)) if wants == Wants::Either || answer::status(&end) != StatusCode::OK => {
+            whole(&id, Ok(end), finish)
+        }
+        Ok(Event::End(end)) => {
+            let mut body = EventBody::new(events, id, keep_alive, finish);
+            body.push(Ok(Event::End(end.clone())));
+            answer::named(answer::streaming(body), &end)
+        }
+        Ok(notification) => {
+            let mut body = EventBody::new(events, id, keep_alive, finish);
+            body.push(Ok(notification));
+            answer::streaming(body)
+        }
+    }
+}
+
+fn whole(id: &Id, end: Result<End, CallError>, mut finish: Finish) -> Response {
+    match end {
+        Ok(end) => {
+            finish.outcome(answer::outcome(&end));
+            answer::ended(id, &end)
+        }
+        Err(error) => {
+            finish.failed(&error);
+            answer::failed(id, &error)
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Why a request was not let in.
+
+use waypost_wire::error::Malformed;
+use waypost_wire::id::Id;
+
+/// The HTTP contract is broken, or the body is no request of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("no such endpoint, MCP is at `/mcp`")]
+    NoSuchPath,
+    #[error("no such endpoint, `/mcp` shows everything")]
+    NoSuchView,
+    #[error("only POST is served here")]
+    NotPost,
+    #[error("the answer is `application/json` or `text/event-stream`, `Accept` takes neither")]
+    NotAcceptable,
+    #[error("this method answers with a stream, `Accept` must take `text/event-stream`")]
+    NeedsStream,
+    #[error("`Content-Type` must be `application/json` in UTF-8")]
+    MediaType,
+    #[error("the request body is larger than {limit} bytes")]
+    BodyTooLarge { limit: usize },
+    #[error("the request body did not arrive in time")]
+    BodyTimeout,
+    #[error("the request body broke off")]
+    BodyBroken,
+    /// Not a JSON-RPC message.
+    #[error("{0}")]
+    Malformed(Malformed),
+    /// Servers of the stateless era ask nothing, so there is nothing to respond to.
+    #[error("a response was sent where only requests are taken")]
+    NotRequest,
+    /// `_meta`, or a required member of it.
+    #[error("{0}")]
+    Meta(Malformed),
+    #[error("{0}")]
+    Header(#[from] HeaderFault),
+    #[error("protocol version `{requested}` is not supported")]
+    Version { requested: String },
+    /// A request of the session era.
+    #[error(
+        "protocol version `{requested}` and its sessions are not supported, send stateless requests with `_meta`"
+    )]
+    Legacy { requested: String },
+    #[error("method `{method}` is not served in this protocol version")]
+    NoSuchMethod { method: String },
+}
+
+/// A header of the protocol breaks its rules.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HeaderFault {
+    #[error("header `{header}` is missing")]
+    Missing { header: &'static str },
+    #[error("header `{header}` is there more than once")]
+    Repeated { header: &'static str },
+    #[error("header `{header}` has a value that cannot be read")]
+    Unreadable { header: String },
+    #[error("header `{header}` differs from `{member}` in the body")]
+    Differs {
+        header: &'static str,
+        member: &'static str,
+    },
+}
+
+/// A refusal and the id to answer with, where that much was readable.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) id: Option<Id>,
+    pub(crate) refusal: Refusal,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { id: None, refusal }
+    }
+}
+
+impl Refusal {
+    /// Echoes `id` in the answer.
+    pub(crate) fn to(self, id: Id) -> Refused {
+        Refused {
+            id: Some(id),
+            refusal: self,
+        }
+    }
+}

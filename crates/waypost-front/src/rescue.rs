@@ -1,0 +1,120 @@
+//! The one table from what can go wrong to HTTP status and JSON-RPC error.
+//!
+//! A failure behind the gateway is a JSON-RPC error in an HTTP 200, so that clients show its
+//! message; HTTP errors are for broken HTTP contracts, authentication and load. No match has a
+//! catch-all arm: a new kind does not compile until it has numbers.
+
+use std::borrow::Cow;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::json;
+use waypost_hub::error::{CallError, Kind, Origin};
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::version;
+
+use crate::refusal::Refusal;
+
+/// The answer to a refusal.
+pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
+    let (status, code) = match refusal {
+        Refusal::NoSuchPath | Refusal::NoSuchView => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
+        Refusal::NotPost => (StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST),
+        Refusal::NotAcceptable | Refusal::NeedsStream => {
+            (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST)
+        }
+        Refusal::MediaType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, code::INVALID_REQUEST),
+        Refusal::BodyTooLarge { limit: _ } => {
+            (StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST)
+        }
+        Refusal::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),
+        Refusal::BodyBroken | Refusal::NotRequest => {
+            (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
+        }
+        Refusal::Malformed(malformed) => (StatusCode::BAD_REQUEST, malformed.code()),
+        Refusal::Meta(_) => (StatusCode::BAD_REQUEST, code::INVALID_PARAMS),
+        Refusal::Header(_) => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
+        Refusal::NoSuchMethod { method: _ } => (StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND),
+        Refusal::Version { requested } | Refusal::Legacy { requested } => {
+            let data = json!({ "supported": version::MODERN_VERSIONS, "requested": requested });
+            let message = refusal.to_string();
+            let error = ErrorObject::with_data(code::UNSUPPORTED_VERSION, &message, &data);
+            return (StatusCode::BAD_REQUEST, error);
+        }
+    };
+    (status, ErrorObject::new(code, &refusal.to_string()))
+}
+
+/// What is counted and logged for a refusal.
+pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoSuchPath | Refusal::NoSuchView => "no_such_path",
+        Refusal::NotPost => "not_post",
+        Refusal::NotAcceptable | Refusal::NeedsStream => "not_acceptable",
+        Refusal::MediaType => "media_type",
+        Refusal::BodyTooLarge { limit: _ } => "body_too_large",
+        Refusal::BodyTimeout => "body_timeout",
+        Refusal::BodyBroken => "body_broken",
+        Refusal::Malformed(_) | Refusal::NotRequest => "malformed",
+        Refusal::Meta(_) => "meta",
+        Refusal::Header(_) => "header_mismatch",
+        Refusal::Version { requested: _ } => "unsupported_version",
+        Refusal::Legacy { requested: _ } => "legacy",
+        Refusal::NoSuchMethod { method: _ } => "no_such_method",
+    }
+}
+
+/// The answer to a call that got none. The cause stays behind; it is for the log.
+pub(crate) fn call_error(error: &CallError) -> (StatusCode, ErrorObject) {
+    let (status, code, shown) = match error.kind {
+        Kind::UnknownTarget => (StatusCode::OK, code::INVALID_PARAMS, error.kind),
+        // What a caller may not use does not exist for it.
+        Kind::Denied => (StatusCode::OK, code::INVALID_PARAMS, Kind::UnknownTarget),
+        Kind::Throttled => (
+            StatusCode::TOO_MANY_REQUESTS,
+            code::INTERNAL_ERROR,
+            error.kind,
+        ),
+        Kind::Unavailable | Kind::Timeout | Kind::BadUpstream | Kind::Internal => {
+            (StatusCode::OK, code::INTERNAL_ERROR, error.kind)
+        }
+    };
+    let data = Data {
+        kind: shown.as_str(),
+        upstream: match &error.origin {
+            Origin::Upstream(name) if error.kind != Kind::Denied => Some(name),
+            Origin::Upstream(_) | Origin::Client | Origin::Gateway => None,
+        },
+        retryable: error.retryable,
+    };
+    let message = if error.kind == Kind::Denied {
+        let mut unknown = CallError::new(Kind::UnknownTarget, Origin::Client);
+        unknown.detail.clone_from(&error.detail);
+        Cow::Owned(unknown.to_string())
+    } else {
+        Cow::Owned(error.to_string())
+    };
+    (status, ErrorObject::with_data(code, &message, &data))
+}
+
+/// The HTTP status of a JSON-RPC error that is passed on, by its code.
+pub(crate) fn status_of(code: i64) -> StatusCode {
+    match code {
+        code::PARSE_ERROR
+        | code::INVALID_REQUEST
+        | code::HEADER_MISMATCH
+        | code::MISSING_CAPABILITY
+        | code::UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+        code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        _ => StatusCode::OK,
+    }
+}
+
+#[derive(Serialize)]
+struct Data<'a> {
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    upstream: Option<&'a str>,
+    retryable: bool,
+}

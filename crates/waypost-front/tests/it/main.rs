@@ -1,0 +1,17 @@
+//! The front as a service: requests in, responses out, no sockets.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod fake;
+
+mod answers;
+mod envelope;
+mod headers;
+mod paths;
+mod streams;
