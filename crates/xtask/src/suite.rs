@@ -15,13 +15,13 @@ pub(crate) fn run_tests(args: &[String]) -> anyhow::Result<()> {
     let paths = Paths::find()?;
     interop::install(&paths)?;
     let nextest = nextest(&paths)?;
-    if args.is_empty() {
-        run(
-            "documentation tests",
-            cargo()
-                .args(["test", "--workspace", "--doc", "--quiet"])
-                .current_dir(&paths.root),
-        )?;
+    let everything = args.is_empty();
+    build(&paths, everything)?;
+    if everything {
+        let mut docs = cargo();
+        docs.args(["test", "--workspace", "--doc", "--quiet"])
+            .current_dir(&paths.root);
+        run("documentation tests", &mut docs)?;
     }
     // Last, so that its closing line ends the output.
     run(
@@ -31,8 +31,22 @@ pub(crate) fn run_tests(args: &[String]) -> anyhow::Result<()> {
             .args((!narrows(args)).then_some("--workspace"))
             .args(args)
             .env("WAYPOST_INTEROP", paths.interop())
+            .env("WAYPOST_BIN", paths.target.join("debug/waypost"))
             .current_dir(&paths.root),
     )
+}
+
+/// Builds the daemon, which some peers start by themselves.
+fn build(paths: &Paths, everything: bool) -> anyhow::Result<()> {
+    let mut build = cargo();
+    build.arg("build").current_dir(&paths.root);
+    if everything {
+        // All that the tests need too, with the same features: nothing is built twice.
+        build.args(["--workspace", "--all-targets"]);
+    } else {
+        build.args(["--package", "waypost", "--bins"]);
+    }
+    run("build", &mut build)
 }
 
 /// Whether `args` choose packages themselves, which `--workspace` would override.
