@@ -144,12 +144,13 @@ impl Table {
         rendered.insert(View::All, render(entries.iter()));
         for entry in &entries {
             let view = View::Upstream(Arc::clone(&entry.member.name));
-            if !rendered.contains_key(&view) {
-                let own = entries
-                    .iter()
-                    .filter(|e| Arc::ptr_eq(&e.member, &entry.member));
-                rendered.insert(view, render(own));
-            }
+            rendered.entry(view).or_insert_with(|| {
+                render(
+                    entries
+                        .iter()
+                        .filter(|e| Arc::ptr_eq(&e.member, &entry.member)),
+                )
+            });
         }
         Self {
             entries,

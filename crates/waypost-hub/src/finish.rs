@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -25,12 +26,28 @@ pub(crate) fn own(mut reply: Reply) -> Reply {
     reply
 }
 
-/// An answer of `member` to `caller`'s call.
-pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: &Call) -> Reply {
+/// Who asked, as far as the end of the call depends on it.
+pub(crate) struct Caller {
+    request_id: Arc<str>,
+    capabilities: ClientCapabilities,
+}
+
+impl Caller {
+    /// The caller of this call.
+    pub(crate) fn of(call: &Call) -> Self {
+        Self {
+            request_id: Arc::clone(&call.request_id),
+            capabilities: call.meta.capabilities.clone(),
+        }
+    }
+}
+
+/// An answer of `member` to a call.
+pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: Caller) -> Reply {
     match reply {
-        Reply::End(end) => Reply::End(finish(end, member, caller)),
+        Reply::End(end) => Reply::End(finish(end, member, &caller)),
         Reply::Stream(events) => {
-            let (member, caller) = (Arc::clone(member), caller.clone());
+            let member = Arc::clone(member);
             Reply::Stream(Box::pin(events.map(move |event| match event {
                 Ok(Event::End(end)) => Ok(Event::End(finish(end, &member, &caller))),
                 other => other,
@@ -39,7 +56,7 @@ pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: &Call) -> Reply {
     }
 }
 
-fn finish(mut end: End, member: &Member, caller: &Call) -> End {
+fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
     if let End::InputRequired(result) = &end
         && let Some(missing) = asks_too_much(result, caller)
     {
@@ -62,9 +79,9 @@ fn finish(mut end: End, member: &Member, caller: &Call) -> End {
     end
 }
 
-fn asks_too_much(result: &Object, caller: &Call) -> Option<serde_json::Value> {
+fn asks_too_much(result: &Object, caller: &Caller) -> Option<serde_json::Value> {
     let requests = result
         .get("inputRequests")
         .filter(|raw| Raw::is_object(raw))?;
-    asks::undeclared(&requests.as_object().ok()?, &caller.meta.capabilities)
+    asks::undeclared(&requests.as_object().ok()?, &caller.capabilities)
 }

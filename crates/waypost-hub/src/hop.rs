@@ -31,7 +31,8 @@ where
     S: Fn(Call) -> F,
     F: Future<Output = Result<Reply, CallError>>,
 {
-    let again = call.clone();
+    // Boxed: it is seldom needed, and the future is held for as long as the call takes.
+    let again = Box::new(call.clone());
     let reply = send(call).await?;
     let Reply::End(End::Error(error)) = &reply else {
         return Ok(guard(reply, member));
@@ -50,7 +51,7 @@ where
         let error = CallError::upstream(Kind::Unavailable, &member.name);
         return Err(error.detail("speaks only protocol versions before 2026-07-28"));
     }
-    match send(again).await? {
+    match send(*again).await? {
         Reply::End(End::Error(error)) if concerns_us(error.code()) => {
             Err(refused(member, error.code()))
         }

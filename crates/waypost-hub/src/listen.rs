@@ -34,7 +34,7 @@ use source::Source;
 const LIVE_WITHIN: Duration = Duration::from_millis(500);
 
 /// Opens the stream: the acknowledgement, notifications, and at shutdown a graceful end.
-pub(crate) async fn open(hub: &Arc<Hub>, call: Call) -> Result<Reply, CallError> {
+pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> {
     let filter = match Filter::read(&call) {
         Ok(filter) => filter,
         Err(refusal) => return Ok(Reply::error(refusal)),
@@ -42,9 +42,9 @@ pub(crate) async fn open(hub: &Arc<Hub>, call: Call) -> Result<Reply, CallError>
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
     let changes = hub.changes();
     let until = Instant::now() + LIVE_WITHIN;
-    hub.wait_until(until, || all_followed(hub, &call.view))
+    hub.wait_until(until, || all_followed(&hub, &call.view))
         .await;
-    let groups = filter.by_upstream(hub, &call);
+    let groups = filter.by_upstream(&hub, &call);
     let sources: Vec<Source> =
         join_all(groups.into_iter().map(|group| Source::open(group, until))).await;
 

@@ -13,7 +13,7 @@ use crate::call::{Call, CallHeaders};
 use crate::catalog::entry::{Entry, Kind};
 use crate::catalog::{Missing, list};
 use crate::error::{CallError, Kind as ErrorKind};
-use crate::finish;
+use crate::finish::{self, Caller};
 use crate::forward;
 use crate::hop;
 use crate::hub::{Hub, is_unknown};
@@ -25,46 +25,43 @@ use crate::{carry, discover};
 
 impl Hub {
     /// Answers a call: from memory, or by one upstream or several.
-    pub fn call(self: &Arc<Self>, call: Call) -> CallFuture<'static> {
+    pub fn call(self: &Arc<Self>, mut call: Call) -> CallFuture<'static> {
         let hub = Arc::clone(self);
-        Box::pin(async move { hub.route(call).await })
-    }
-
-    async fn route(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         carry::strip_extensions(&mut call, &self.expose);
         if let Some(kind) = Kind::of_list(&call.method) {
-            return self.list(kind, &call).await;
+            return Box::pin(hub.list(kind, call));
         }
         match call.method.as_str() {
-            method::DISCOVER => {
-                self.first_look(&call.view).await;
-                let catalog = self.catalog();
-                let answer =
-                    discover::answer(&catalog, &call.view, self.instructions, &self.expose);
-                Ok(finish::own(answer))
-            }
-            method::TOOLS_CALL => self.tool(call).await,
-            method::PROMPTS_GET => self.prompt(call).await,
-            method::RESOURCES_READ => self.resource(call).await,
-            method::COMPLETE => self.complete(call).await,
-            method::LISTEN => listen::open(&self, call).await,
+            method::TOOLS_CALL => Box::pin(hub.tool(call)),
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
-                self.task(call).await
+                Box::pin(hub.task(call))
             }
-            _ => self.exposed_method(call).await,
+            method::PROMPTS_GET => Box::pin(hub.prompt(call)),
+            method::RESOURCES_READ => Box::pin(hub.resource(call)),
+            method::COMPLETE => Box::pin(hub.complete(call)),
+            method::LISTEN => Box::pin(listen::open(hub, call)),
+            method::DISCOVER => Box::pin(hub.discover(call)),
+            _ => Box::pin(hub.exposed_method(call)),
         }
     }
 
-    async fn list(&self, kind: Kind, call: &Call) -> Result<Reply, CallError> {
+    async fn discover(self: Arc<Self>, call: Call) -> Result<Reply, CallError> {
+        self.first_look(&call.view).await;
+        let catalog = self.catalog();
+        let answer = discover::answer(&catalog, &call.view, self.instructions, &self.expose);
+        Ok(finish::own(answer))
+    }
+
+    async fn list(self: Arc<Self>, kind: Kind, call: Call) -> Result<Reply, CallError> {
         self.first_look(&call.view).await;
         let catalog = self.catalog();
         if !discover::offers(&catalog, &call.view, kind.capability()) {
             return Ok(method_not_found(&call.method));
         }
-        Ok(finish::own(list::answer(&catalog, kind, call)))
+        Ok(finish::own(list::answer(&catalog, kind, &call)))
     }
 
-    async fn tool(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+    async fn tool(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
         let entry = self.find(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
@@ -74,16 +71,16 @@ impl Hub {
             return Ok(Reply::error(error));
         }
         call.params.set("name", Raw::string(&entry.original));
-        let (caller, member) = (call.clone(), Arc::clone(&entry.member));
-        let reply = hop::send(self, &member, call, |call| {
-            let (hub, member, original) = (Arc::clone(self), Arc::clone(&member), &entry.original);
+        let (caller, member) = (Caller::of(&call), Arc::clone(&entry.member));
+        let reply = hop::send(&self, &member, call, |call| {
+            let (hub, member, original) = (Arc::clone(&self), Arc::clone(&member), &entry.original);
             async move {
                 let call = hub.with_param_headers(&member, original, call)?;
                 hub.desk.call(&member, original, call).await
             }
         })
         .await?;
-        Ok(finish::from(reply, &member, &caller))
+        Ok(finish::from(reply, &member, caller))
     }
 
     /// Repeats arguments in headers as the tool's schema wants it now.
@@ -109,15 +106,14 @@ impl Hub {
         Ok(call)
     }
 
-    async fn prompt(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+    async fn prompt(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
         let entry = self.find(Kind::Prompt, &call, &name).await?;
         call.params.set("name", Raw::string(&entry.original));
-        self.forward(&entry.member, call, Some(&entry.original))
-            .await
+        Box::pin(self.forward(&entry.member, call, Some(&entry.original))).await
     }
 
-    async fn resource(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+    async fn resource(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let uri = required(&call.params, "uri")?;
         self.first_look(&call.view).await;
         let (member, original) = match self.catalog().resource_owner(&call.view, &uri) {
@@ -125,10 +121,10 @@ impl Hub {
             Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
         };
         call.params.set("uri", Raw::string(&original));
-        self.forward(&member, call, None).await
+        Box::pin(self.forward(&member, call, None)).await
     }
 
-    async fn complete(self: &Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+    async fn complete(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         self.first_look(&call.view).await;
         if !discover::offers(&self.catalog(), &call.view, "completions") {
             return Ok(method_not_found(&call.method));
@@ -164,20 +160,20 @@ impl Hub {
             }
         };
         call.params.set("ref", reference.into());
-        self.forward(&member, call, None).await
+        Box::pin(self.forward(&member, call, None)).await
     }
 
-    async fn task(self: &Arc<Self>, call: Call) -> Result<Reply, CallError> {
-        let caller = call.clone();
+    async fn task(self: Arc<Self>, call: Call) -> Result<Reply, CallError> {
+        let caller = Caller::of(&call);
         let (reply, member) = self.desk.tasks_method(&self.catalog(), call).await?;
         Ok(match member {
-            Some(member) => finish::from(reply, &member, &caller),
+            Some(member) => finish::from(reply, &member, caller),
             None => reply,
         })
     }
 
     /// A method of an extension that the file exposes: the first upstream that advertises it.
-    async fn exposed_method(self: &Arc<Self>, call: Call) -> Result<Reply, CallError> {
+    async fn exposed_method(self: Arc<Self>, call: Call) -> Result<Reply, CallError> {
         let exposing = self
             .expose
             .iter()
@@ -192,7 +188,7 @@ impl Hub {
         };
         let member = catalog.shown(&call.view).find(has).cloned();
         match member {
-            Some(member) => self.forward(&member, call, None).await,
+            Some(member) => Box::pin(self.forward(&member, call, None)).await,
             None => Ok(method_not_found(&call.method)),
         }
     }
@@ -206,7 +202,7 @@ impl Hub {
     ) -> Result<Reply, CallError> {
         call.meta.capabilities = call.meta.capabilities.without_tasks();
         call.headers = CallHeaders::default();
-        let caller = call.clone();
+        let caller = Caller::of(&call);
         let target = target.map(str::to_owned);
         let reply = hop::send(self, member, call, |call| {
             let (hub, member, target) = (Arc::clone(self), Arc::clone(member), target.clone());
@@ -219,7 +215,7 @@ impl Hub {
             }
         })
         .await?;
-        Ok(finish::from(reply, member, &caller))
+        Ok(finish::from(reply, member, caller))
     }
 
     /// What the view shows under `name`. A name that may belong to an upstream which is still

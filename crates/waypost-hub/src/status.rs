@@ -95,7 +95,7 @@ impl Status {
     }
 
     /// A connect attempt ended so.
-    pub fn set(&self, state: State, error: Option<String>) {
+    pub fn set(&self, state: State, error: Option<&str>) {
         if state == State::Up {
             self.failures.store(0, Ordering::Relaxed);
         }
@@ -122,11 +122,11 @@ impl Status {
             State::Up if failures >= DEGRADED_AFTER => State::Degraded,
             state => state,
         };
-        self.update(state, Some(error.to_owned()));
+        self.update(state, Some(error));
         failures == 1 || failures.is_multiple_of(DEGRADED_AFTER)
     }
 
-    fn update(&self, state: State, error: Option<String>) {
+    fn update(&self, state: State, error: Option<&str>) {
         self.report.rcu(|old| {
             let now = now_ms();
             let since_ms = if old.state == state {
@@ -134,11 +134,11 @@ impl Status {
             } else {
                 now
             };
-            match &error {
+            match error {
                 Some(text) => Report {
                     state,
                     since_ms,
-                    last_error: Some(text.clone()),
+                    last_error: Some(text.to_owned()),
                     last_error_ms: now,
                 },
                 None => Report {

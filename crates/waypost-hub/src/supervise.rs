@@ -99,7 +99,7 @@ impl Supervisor {
                 Era::Modern
             }
             Discovery::Legacy => {
-                let text = "speaks only protocol versions before 2026-07-28".to_owned();
+                let text = "speaks only protocol versions before 2026-07-28";
                 self.learn(Era::Legacy, Facts::default(), Catalogue::default(), None);
                 member.status.set(State::Legacy, Some(text));
                 Era::Legacy
@@ -147,7 +147,7 @@ impl Supervisor {
             let refresh_at = Instant::now() + self.refresh_after();
             tokio::select! {
                 () = self.member.upstream.lost() => {
-                    self.member.status.set(State::Down, Some("the connection was lost".to_owned()));
+                    self.member.status.set(State::Down, Some("the connection was lost"));
                     if born.elapsed() < HEALTHY_AFTER {
                         let wait = self.backoff();
                         sleep(wait).await;
@@ -215,7 +215,7 @@ impl Supervisor {
             Some(401 | 403) => State::AuthRequired,
             _ => State::Down,
         };
-        self.member.status.set(state, Some(error.to_string()));
+        self.member.status.set(state, Some(&error.to_string()));
         self.hub.progressed();
     }
 

@@ -84,11 +84,10 @@ impl Filter {
         let mut groups: Vec<Group> = Vec::new();
         let mut group = |member: &Arc<Member>| {
             let at = groups.iter().position(|g| Arc::ptr_eq(&g.member, member));
-            let at = at.unwrap_or_else(|| {
+            at.unwrap_or_else(|| {
                 groups.push(Group::new(member));
                 groups.len() - 1
-            });
-            at
+            })
         };
         let mut found: Vec<(usize, bool, String, String)> = Vec::new();
         for uri in &self.uris {
