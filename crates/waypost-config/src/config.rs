@@ -75,7 +75,7 @@ pub struct KeyHash(pub [u8; 32]);
 pub struct Front {
     /// Further names accepted in `Host`, lower case, without port.
     pub allowed_hosts: Vec<String>,
-    /// Accepted values of `Origin`, lower case.
+    /// Accepted values of `Origin`, lower case; one that ends with `:*` is for every port, and none.
     pub allowed_origins: Vec<String>,
     /// Whether `tasks/*` without `Mcp-Name` is refused.
     pub strict_headers: bool,

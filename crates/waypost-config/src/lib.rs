@@ -16,6 +16,8 @@
 mod check;
 mod compile;
 pub mod config;
+#[cfg(test)]
+mod examples;
 mod include;
 mod interpolate;
 mod layers;

@@ -184,6 +184,3 @@ fn order(problem: &Problem) -> (bool, usize, usize) {
         problem.column.unwrap_or_default(),
     )
 }
-
-#[cfg(test)]
-mod tests;

@@ -146,10 +146,18 @@ impl<'a> Report<'a> {
 
     /// A value as messages may show it: not if it came from outside the file.
     pub(crate) fn show(&self, at: &KeyPath, text: &str) -> String {
-        match self.root.find(at) {
-            Some((_, node)) if node.is_expanded() => "`***`".to_owned(),
-            _ => format!("`{text}`"),
+        if self.hides(at) {
+            "`***`".to_owned()
+        } else {
+            format!("`{text}`")
         }
+    }
+
+    /// Whether a value came from outside the file, so that neither message nor hint repeats it.
+    pub(crate) fn hides(&self, at: &KeyPath) -> bool {
+        self.root
+            .find(at)
+            .is_some_and(|(_, node)| node.is_expanded())
     }
 
     pub(crate) fn has_errors(&self) -> bool {

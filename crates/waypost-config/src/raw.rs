@@ -81,9 +81,9 @@ pub(crate) struct RawKey {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RawFront {
-    /// Names that requests may carry in `Host`, besides the loopback names and the address listened on.
+    /// Names that requests may carry in `Host`, without port, besides the loopback names and the address listened on.
     pub(crate) allowed_hosts: Vec<String>,
-    /// Web origins, as in `https://app.example`, whose pages may call.
+    /// Web origins whose pages may call, as in `https://app.example`; `http://localhost:*` is for every port.
     pub(crate) allowed_origins: Vec<String>,
     /// Refuses `tasks/*` requests without an `Mcp-Name` header, which some clients leave out.
     pub(crate) strict_headers: bool,

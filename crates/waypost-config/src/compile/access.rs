@@ -23,7 +23,7 @@ pub(super) fn address(text: &str, at: &KeyPath, report: &mut Report<'_>) -> Sock
         return address;
     }
     let port = text.strip_prefix(':').unwrap_or(text);
-    let hint = if port.parse::<u16>().is_ok() && !report.show(at, "").contains('*') {
+    let hint = if port.parse::<u16>().is_ok() && !report.hides(at) {
         format!("write `127.0.0.1:{port}` for this machine only, `0.0.0.0:{port}` for all")
     } else {
         "write an IP address and a port, as in `127.0.0.1:7400` or `[::1]:7400`".to_owned()
@@ -37,8 +37,10 @@ pub(super) fn address(text: &str, at: &KeyPath, report: &mut Report<'_>) -> Sock
 pub(super) fn exposure(raw: &Raw, listen: SocketAddr, admin: SocketAddr, report: &mut Report<'_>) {
     let at = KeyPath::default().key("listen");
     if !listen.ip().is_loopback() && raw.auth.keys.is_empty() && !raw.insecure {
-        let what =
-            format!("`{listen}` can be reached from other machines, and there are no `auth.keys`");
+        let what = format!(
+            "{} can be reached from other machines, and there are no `auth.keys`",
+            report.show(&at, &listen.to_string())
+        );
         let hint =
             "add a key with `waypost auth add-key`, listen on `127.0.0.1`, or set `insecure: true`";
         report.error_hint(&at, what, hint);

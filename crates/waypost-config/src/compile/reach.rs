@@ -100,7 +100,7 @@ fn local(
         is_path || !raw.args.is_empty(),
     ) {
         let args: Vec<_> = words.collect();
-        let hint = if report.show(&at.key("command"), "").contains('*') {
+        let hint = if report.hides(&at.key("command")) {
             "put the program into `command` and the rest into `args`".to_owned()
         } else {
             format!(

@@ -39,7 +39,7 @@ pub(super) fn parsed<T>(
         Ok(value) => Some(value),
         Err((what, hint)) => {
             let shown = report.show(at, text);
-            let hint = if shown.contains('*') {
+            let hint = if report.hides(at) {
                 "see the reference for its form".to_owned()
             } else {
                 hint
@@ -88,20 +88,24 @@ fn host(text: &str) -> Result<(), (&'static str, &'static str)> {
 }
 
 fn origin(text: &str) -> Result<(), (&'static str, &'static str)> {
-    let hint =
-        "write scheme, host and port only, as in `https://app.example` or `http://localhost:6274`";
-    let uri = text
-        .parse::<http::Uri>()
-        .map_err(|_| ("not an origin", hint))?;
+    let wrong = Err((
+        "not an origin",
+        "write scheme, host and port only, as in `https://app.example` or `http://localhost:*`",
+    ));
+    // Any number will do where the port is left open.
+    let numbered = text.strip_suffix(":*").map(|text| format!("{text}:1"));
+    let text = numbered.as_deref().unwrap_or(text);
+    let Ok(uri) = text.parse::<http::Uri>() else {
+        return wrong;
+    };
     let scheme = uri.scheme_str().unwrap_or_default();
     let authority = uri.authority().map_or("", http::uri::Authority::as_str);
-    if scheme.is_empty() || authority.is_empty() || authority.contains('@') {
-        return Err(("not an origin", hint));
-    }
-    if format!("{scheme}://{authority}").eq_ignore_ascii_case(text) {
+    let whole = format!("{scheme}://{authority}");
+    let is_plain = !scheme.is_empty() && !authority.is_empty() && !authority.contains('@');
+    if is_plain && whole.eq_ignore_ascii_case(text) {
         Ok(())
     } else {
-        Err(("not an origin", hint))
+        wrong
     }
 }
 

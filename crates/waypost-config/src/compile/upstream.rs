@@ -231,19 +231,25 @@ fn prefixes(all: &[(KeyPath, Upstream)], report: &mut Report<'_>) {
         .filter(|(_, upstream)| !upstream.disabled)
         .collect();
     for (index, (at, upstream)) in live.iter().enumerate() {
-        let overlaps =
-            |other: &str| other.starts_with(&upstream.prefix) || upstream.prefix.starts_with(other);
-        let first = live
-            .iter()
-            .take(index)
-            .find(|(_, other)| overlaps(&other.prefix));
-        if let Some((_, other)) = first {
+        let overlaps = |other: &Upstream| {
+            other.name != upstream.name
+                && (other.prefix.starts_with(&upstream.prefix)
+                    || upstream.prefix.starts_with(&other.prefix))
+        };
+        if let Some((other_at, other)) = live.iter().take(index).find(|(_, other)| overlaps(other))
+        {
+            let at = at.key("prefix");
             let what = format!(
-                "the prefix `{}` overlaps with `{}` of `{}`",
-                upstream.prefix, other.prefix, other.name
+                "the prefix {} overlaps with {} of `{}`",
+                report.show(&at, &upstream.prefix),
+                report.show(&other_at.key("prefix"), &other.prefix),
+                other.name
             );
-            let hint = "names may collide; give one of them another `prefix`";
-            report.warning(&at.key("prefix"), what, hint);
+            report.warning(
+                &at,
+                what,
+                "names may collide; give one of them another `prefix`",
+            );
         }
     }
 }

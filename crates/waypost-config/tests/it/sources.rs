@@ -1,0 +1,310 @@
+//! Files, includes, the environment and flags over each other.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use waypost_config::{Config, Reach, Severity, Sources, load};
+
+use crate::expect_problems;
+
+/// Writes files into a fresh folder and names the first as the configuration.
+fn files(files: &[(&str, &str)]) -> (tempfile::TempDir, Sources) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let file = Some(folder.path().join(files[0].0));
+    (
+        folder,
+        Sources {
+            file,
+            ..Sources::default()
+        },
+    )
+}
+
+fn env(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+#[track_caller]
+fn config(sources: &Sources) -> Config {
+    match load(sources) {
+        Ok(loaded) => loaded.config,
+        Err(problems) => panic!("{problems:#?}"),
+    }
+}
+
+#[test]
+fn later_sources_win_key_by_key() {
+    let (_folder, mut sources) = files(&[
+        (
+            "waypost.yaml",
+            "include: [more/*.yaml]\nlisten: 127.0.0.1:1\nadmin: 127.0.0.1:5\ntasks: {max_wait: 1m, input_wait: 1m}",
+        ),
+        (
+            "more/b.yaml",
+            "listen: 127.0.0.1:3\nupstreams: {b: {command: b}}",
+        ),
+        (
+            "more/a.yaml",
+            "listen: 127.0.0.1:2\ntasks: {max_wait: 2m}\nfront:\nupstreams: {a: {command: a}}",
+        ),
+        ("more/ignored.txt", "nonsense: 1"),
+        ("more/..data.yaml", "nonsense: 1"),
+    ]);
+    let read = config(&sources);
+    assert_eq!(
+        (
+            read.listen.port(),
+            read.tasks.max_wait.as_secs(),
+            read.tasks.input_wait.as_secs()
+        ),
+        (3, 120, 60)
+    );
+    assert_eq!(
+        read.upstreams
+            .iter()
+            .map(|u| u.name.as_str())
+            .collect::<Vec<_>>(),
+        ["a", "b"]
+    );
+
+    sources.env = env(&[
+        ("WAYPOST_LISTEN", "127.0.0.1:4"),
+        ("WAYPOST_ADMIN__TOKEN", "0123456789abcdef"),
+        ("WAYPOST_FRONT__STRICT_HEADERS", "true"),
+        ("WAYPOST_FRONT__ALLOWED_HOSTS", "[a.example, b.example]"),
+        ("WAYPOST_LIMITS__IN_FLIGHT", "7"),
+        ("WAYPOST_UPSTREAMS__A__TIMEOUT", "7s"),
+        ("WAYPOST_UPSTREAMS__NEW_ONE__COMMAND", "c"),
+        ("WAYPOST_UPSTREAMS__NEW_ONE__ENV__API_KEY", "[not yaml"),
+    ]);
+    let read = config(&sources);
+    assert_eq!(
+        (read.listen.port(), read.admin.port(), read.limits.in_flight),
+        (4, 5, 7)
+    );
+    assert_eq!(read.admin_token.unwrap().expose(), "0123456789abcdef");
+    assert!(read.front.strict_headers);
+    assert_eq!(read.front.allowed_hosts, ["a.example", "b.example"]);
+    assert_eq!(read.upstreams[0].timeout, Duration::from_secs(7));
+    assert_eq!(read.upstreams[2].name, "new-one");
+    let Reach::Stdio { env, .. } = &read.upstreams[2].reach else {
+        panic!("local")
+    };
+    assert_eq!(
+        (env[0].0.as_str(), env[0].1.expose()),
+        ("API_KEY", "[not yaml")
+    );
+
+    let sources = sources
+        .with_flag("listen", "127.0.0.1:6")
+        .with_flag("log.level", "debug");
+    let read = config(&sources);
+    assert_eq!((read.listen.port(), read.log.level.as_str()), (6, "debug"));
+}
+
+#[test]
+fn paths_start_from_the_file() {
+    let (folder, sources) = files(&[(
+        "conf/waypost.yaml",
+        "upstreams: {a: {command: x, cwd: ../srv}}",
+    )]);
+    let read = config(&sources);
+    assert_eq!(read.state.path, folder.path().join("conf/waypost.db"));
+    let Reach::Stdio { cwd, .. } = &read.upstreams[0].reach else {
+        panic!("local")
+    };
+    assert_eq!(cwd.as_deref(), Some(&*folder.path().join("conf/../srv")));
+}
+
+#[test]
+fn r39_values_from_outside_reach_every_kind_of_key() {
+    let yaml = "listen: ${LISTEN}\nfront: {strict_headers: '${STRICT}', keep_alive: \"${env:KEEP:-1s}\"}\nlimits: {parked: \"${N}\"}\n\
+        upstreams:\n  a: {url: \"${URL}/mcp\", headers: {Authorization: \"Bearer ${file:secret}\"}}\n  \
+        b: {command: x, args: [\"--cost=$$5\", \"$HOME\"], env: {T: \"${env:TRICKY}\"}}\n";
+    let (_folder, mut sources) = files(&[("waypost.yaml", yaml), ("secret", "s3cret\n")]);
+    sources.env = env(&[
+        ("LISTEN", "127.0.0.1:9"),
+        ("STRICT", "true"),
+        ("N", "3"),
+        ("URL", "https://h.example"),
+        ("TRICKY", "${N}: {x}"),
+    ]);
+    let read = config(&sources);
+    assert_eq!(
+        (
+            read.listen.port(),
+            read.front.strict_headers,
+            read.limits.parked
+        ),
+        (9, true, 3)
+    );
+    let Reach::Http { url, headers } = &read.upstreams[0].reach else {
+        panic!("remote")
+    };
+    assert_eq!(
+        (url.to_string().as_str(), headers[0].1.expose()),
+        ("https://h.example/mcp", "Bearer s3cret")
+    );
+    let Reach::Stdio { args, env, .. } = &read.upstreams[1].reach else {
+        panic!("local")
+    };
+    assert_eq!(
+        (args.join(" ").as_str(), env[0].1.expose()),
+        ("--cost=$5 $HOME", "${N}: {x}")
+    );
+}
+
+#[test]
+fn r39_a_missing_variable_names_key_and_variable_and_is_the_only_complaint() {
+    let sources = Sources::from_text(
+        "listen: \"${LISTEN}\"\nupstreams:\n  a: {url: \"${URL}\"}\n  b: {url: 'http://h', headers: {A: \"Bearer ${input:token}\"}}\n\
+         auth: {keys: [{name: x, hash: \"${HASH}\"}]}\n",
+    );
+    expect_problems(
+        load(&sources),
+        &[
+            "1:9 error listen: the environment variable `LISTEN` is not set (set it, or give a default: `${env:LISTEN:-...}`)",
+            "3:12 error upstreams.a.url: the environment variable `URL` is not set (set it, or give a default: `${env:URL:-...}`)",
+            "4:37 error upstreams.b.headers.A: `${input:...}` asks a person, and a daemon has none to ask \
+             (use `${env:NAME}` or `${file:path}`)",
+            "5:31 error auth.keys[0].hash: the environment variable `HASH` is not set (set it, or give a default: `${env:HASH:-...}`)",
+        ],
+    );
+}
+
+#[test]
+fn problems_outside_the_file_name_their_variable_or_flag() {
+    let mut sources = Sources::default()
+        .with_flag("listen", "nowhere")
+        .with_flag("log.format", "xml");
+    sources.env = env(&[
+        ("WAYPOST_FRONT__KEEP_ALIVE", "15"),
+        ("WAYPOST_FRONT__ALLOWED_HOSTS", "a"),
+        ("WAYPOST_FRONT__STRICT", "true"),
+        ("WAYPOST_TOKEN", "x"),
+    ]);
+    let problems = load(&sources).unwrap_err();
+    let mut found: Vec<_> = problems
+        .iter()
+        .map(|p| format!("{}: {}: {}", p.file.clone().unwrap(), p.at, p.what))
+        .collect();
+    found.sort();
+    assert_eq!(
+        found,
+        [
+            "environment variable `WAYPOST_FRONT__ALLOWED_HOSTS`: front.allowed_hosts: must be a list",
+            "environment variable `WAYPOST_FRONT__KEEP_ALIVE`: front.keep_alive: a duration needs a unit: `***`",
+            "environment variable `WAYPOST_FRONT__STRICT`: front.strict: unknown key",
+            "environment variable `WAYPOST_TOKEN`: : this variable names no setting and is ignored",
+            "flag `--listen`: listen: not an address to listen on: `***`",
+            "flag `--log-format`: log.format: must be one of `text`, `json`",
+        ]
+    );
+}
+
+#[test]
+fn a_variable_that_the_file_asks_for_is_no_unknown_setting() {
+    let mut sources =
+        Sources::from_text("upstreams: {a: {url: 'http://h', headers: {A: '${WAYPOST_TOKEN}'}}}");
+    sources.env = env(&[
+        ("WAYPOST_TOKEN", "x"),
+        ("WAYPOST_CONFIG", "y"),
+        ("WAYPOST_PORT", "tcp://10.0.0.1:80"),
+    ]);
+    assert_eq!(load(&sources).unwrap().warnings, []);
+}
+
+#[test]
+fn includes_are_found_and_checked_with_their_own_positions() {
+    let (folder, sources) = files(&[
+        (
+            "waypost.yaml",
+            "include: [a.yaml, none.yaml, 'none/*.yaml', 'x-*.yaml', '*/a.yaml']\nupstreams: {s: {command: x}}",
+        ),
+        (
+            "a.yaml",
+            "include: [b.yaml]\nupstreams:\n  s: {command: y}\n  t: {command: z, bad: 1}\n",
+        ),
+    ]);
+    let problems = load(&sources).unwrap_err();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let found: Vec<_> = problems
+        .iter()
+        .map(|p| {
+            let file = Path::new(p.file.as_ref().unwrap())
+                .file_name()
+                .unwrap()
+                .to_str()
+                .unwrap();
+            format!(
+                "{file}:{}:{} {} {}: {}",
+                p.line.unwrap(),
+                p.column.unwrap(),
+                p.severity,
+                p.at,
+                p.what
+            )
+        })
+        .collect();
+    let main = path("waypost.yaml");
+    let mut expected = vec![
+        "a.yaml:1:1 error include: an included file may not include others".to_owned(),
+        format!(
+            "waypost.yaml:1:19 error include[1]: cannot read `{}`: there is no such file",
+            path("none.yaml")
+        ),
+        format!(
+            "waypost.yaml:1:30 error include[2]: cannot list `{}`: there is no such file",
+            path("none")
+        ),
+        "waypost.yaml:1:45 warning include[3]: no file matches".to_owned(),
+        "waypost.yaml:1:57 error include[4]: only the last part of the path may be a pattern"
+            .to_owned(),
+        format!("a.yaml:3:3 error upstreams.s: `{main}` has an upstream of this name too"),
+        "a.yaml:4:19 error upstreams.t.bad: unknown key".to_owned(),
+    ];
+    let mut found = found;
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_file_that_is_not_there_or_not_text_is_one_problem() {
+    let (folder, mut sources) = files(&[("waypost.yaml", "")]);
+    std::fs::write(folder.path().join("waypost.yaml"), [0xff, 0xfe]).unwrap();
+    let problems = load(&sources).unwrap_err();
+    assert!(
+        problems.len() == 1 && problems[0].what.ends_with("it is not UTF-8 text"),
+        "{problems:?}"
+    );
+    sources.file = Some(folder.path().join("none.yaml"));
+    let problems = load(&sources).unwrap_err();
+    assert!(
+        problems[0].to_string().ends_with("there is no such file"),
+        "{problems:?}"
+    );
+    assert_eq!(problems[0].severity, Severity::Error);
+}
+
+#[test]
+fn a_problem_prints_as_one_line_and_its_hint() {
+    let (folder, sources) = files(&[("waypost.yaml", "front:\n  keep_alive: 15\n")]);
+    let text = load(&sources).unwrap_err()[0].to_string();
+    let file = folder.path().join("waypost.yaml").display().to_string();
+    assert_eq!(
+        text,
+        format!(
+            "{file}:2:15: error: `front.keep_alive`: a duration needs a unit: `15`\n  hint: write `15s` or `15ms`"
+        )
+    );
+}
