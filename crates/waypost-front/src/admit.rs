@@ -157,6 +157,3 @@ fn check(
     }
     Ok((meta, headers))
 }
-
-#[cfg(test)]
-mod tests;

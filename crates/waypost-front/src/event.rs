@@ -1,7 +1,6 @@
 //! What the front logs and counts: one type per event.
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -129,15 +128,13 @@ impl CallFailed<'_> {
 
 /// The chain of causes below an error, outermost first.
 fn causes(error: &CallError) -> String {
-    let mut text = String::new();
+    let mut texts = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {
-        let separator = if text.is_empty() { "" } else { ": " };
-        // Writing to memory does not fail.
-        let _ = write!(text, "{separator}{cause}");
+        texts.push(cause.to_string());
         next = cause.source();
     }
-    text
+    texts.join(": ")
 }
 
 /// A `tasks/*` request came without `Mcp-Name` and was let through.
