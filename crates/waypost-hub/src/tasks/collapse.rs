@@ -1,0 +1,372 @@
+//! Tasks of callers that do not know them: Waypost waits in the caller's place.
+//!
+//! The wait belongs to the caller's stream. Whatever ends the stream before the task is over
+//! cancels the task: the [`Guard`] sees to that, also when the future is simply dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::task::{Status, Task};
+
+use crate::asks;
+use crate::error::{CallError, Kind, Origin};
+use crate::reply::End;
+use crate::tasks::event::{Outcome, PollFailed, Reason, TaskCollapsed, WaitEnded};
+use crate::tasks::generate::Notifier;
+use crate::tasks::passthrough::say_complete;
+use crate::tasks::progress::Progress;
+use crate::tasks::remote::{Guard, Look, Remote};
+use crate::tasks::schedule::Schedule;
+use crate::tasks::{Desk, Job, rounds};
+
+/// So long an upstream may go on showing a question that was just answered: updates need not
+/// be visible at once. After it the question counts as asked again.
+const SETTLING: Duration = Duration::from_secs(5);
+
+/// The wait for one task.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    desk: Arc<Desk>,
+    job: Arc<Job>,
+    remote: Remote,
+    guard: Guard,
+    pub(crate) progress: Progress,
+    /// When the task was made.
+    born: Instant,
+    /// From then on, as the upstream last said.
+    ttl: Option<Duration>,
+    hint: Option<Duration>,
+    settling: Option<Settling>,
+}
+
+/// Questions that were just answered.
+#[derive(Debug)]
+struct Settling {
+    keys: Vec<String>,
+    until: Instant,
+}
+
+/// How the wait ends.
+enum Close {
+    /// The task is over.
+    Over(End, Outcome),
+    /// The task asks, and its caller may be asked.
+    Ask(Object),
+    /// The upstream has no such task any more.
+    Lost(CallError),
+    /// The task is cancelled; the caller gets this.
+    GiveUp(Result<End, CallError>, Reason, Outcome),
+}
+
+impl Wait {
+    /// A wait for a task that was just made; from here on it is cancelled when nobody waits.
+    pub(crate) fn begin(desk: &Arc<Desk>, job: Arc<Job>, task: &Task, progress: Progress) -> Self {
+        TaskCollapsed {
+            request_id: &job.call.request_id,
+            upstream: &job.member.name,
+            tool: &job.tool,
+        }
+        .emit();
+        let remote = Remote::new(&job.member, task.id.clone(), &job.call);
+        let mut wait = Self::resume(desk, job, remote, progress, Instant::now());
+        wait.note(task);
+        wait
+    }
+
+    /// A wait that goes on.
+    pub(crate) fn resume(
+        desk: &Arc<Desk>,
+        job: Arc<Job>,
+        remote: Remote,
+        progress: Progress,
+        born: Instant,
+    ) -> Self {
+        Self {
+            desk: Arc::clone(desk),
+            job,
+            guard: Guard::new(remote.clone(), &desk.background),
+            remote,
+            progress,
+            born,
+            ttl: None,
+            hint: None,
+            settling: None,
+        }
+    }
+
+    /// The task at its upstream.
+    pub(crate) fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// The upstream was just given answers to these questions.
+    pub(crate) fn answered(&mut self, keys: Vec<String>) {
+        let until = Instant::now() + SETTLING;
+        self.settling = Some(Settling { keys, until });
+    }
+
+    /// Leaves the task alone.
+    pub(crate) fn let_go(self) {
+        self.guard.let_go();
+    }
+
+    /// Cancels the task.
+    pub(crate) fn cancel(self, reason: Reason) {
+        self.guard.cancel(reason);
+    }
+
+    /// Waits for the end of the task, or for a question to its caller.
+    pub(crate) async fn run(
+        mut self,
+        task: Option<Task>,
+        notifier: Notifier,
+    ) -> Result<End, CallError> {
+        if let Some(task) = task {
+            self.tell(&task, &notifier).await;
+        }
+        let mut polls = 0;
+        let close = self.watch(&notifier, &mut polls).await;
+        let ended = WaitEnded {
+            request_id: &self.job.call.request_id,
+            upstream: &self.job.member.name,
+            outcome: close.outcome(),
+            polls,
+        };
+        ended.emit();
+        match close {
+            Close::Over(end, _) => {
+                self.guard.let_go();
+                Ok(end)
+            }
+            Close::Lost(error) => {
+                self.guard.let_go();
+                Err(error)
+            }
+            Close::GiveUp(answer, reason, _) => {
+                self.guard.cancel(reason);
+                answer
+            }
+            Close::Ask(requests) => {
+                let Self {
+                    desk,
+                    job,
+                    remote,
+                    guard,
+                    born,
+                    ..
+                } = self;
+                rounds::ask(&desk, &job, remote, guard, born, requests)
+            }
+        }
+    }
+
+    async fn watch(&mut self, notifier: &Notifier, polls: &mut u32) -> Close {
+        let mut schedule = Schedule::new(&self.desk.times);
+        let give_up = Instant::now() + self.desk.times.max_wait;
+        let mut pause = schedule.wait(self.hint);
+        loop {
+            let (deadline, reason) = self.deadline(give_up);
+            let next = schedule.instant(Instant::now(), pause, deadline);
+            sleep_until(next).await;
+            if Instant::now() >= deadline {
+                return self.too_long(reason);
+            }
+            *polls += 1;
+            let Ok(look) = timeout_at(deadline, self.remote.get()).await else {
+                return self.too_long(reason);
+            };
+            match look {
+                Ok(Look::Task(task)) => {
+                    schedule.answered();
+                    self.note(&task);
+                    self.tell(&task, notifier).await;
+                    if let Some(close) = self.judge(&task) {
+                        return close;
+                    }
+                    pause = schedule.wait(self.hint);
+                }
+                Ok(Look::Error(error)) if is_final(error.code()) => return self.lost(&error),
+                failed => {
+                    let Some(backoff) = schedule.failed() else {
+                        return self.unreachable(failed);
+                    };
+                    self.log(&failed, schedule.failures());
+                    pause = backoff;
+                }
+            }
+        }
+    }
+
+    /// What an answered poll says about the times.
+    fn note(&mut self, task: &Task) {
+        self.hint = task.poll_interval;
+        // Absent it says nothing new; `null` says that there is no end.
+        if task.members.contains("ttlMs") {
+            self.ttl = task.ttl;
+        }
+    }
+
+    async fn tell(&mut self, task: &Task, notifier: &Notifier) {
+        if let Some(notification) = self.progress.change(task) {
+            notifier.send(notification).await;
+        }
+    }
+
+    fn deadline(&self, give_up: Instant) -> (Instant, Reason) {
+        let expires = self.ttl.and_then(|ttl| self.born.checked_add(ttl));
+        match expires {
+            Some(expires) if expires < give_up => (expires, Reason::Expired),
+            _ => (give_up, Reason::MaxWait),
+        }
+    }
+
+    /// Whether the task is over or asks.
+    fn judge(&self, task: &Task) -> Option<Close> {
+        match task.status {
+            Status::Working => None,
+            Status::InputRequired => self.question(task),
+            Status::Completed => Some(self.completed(task)),
+            Status::Failed => Some(self.failed(task)),
+            Status::Cancelled => Some(self.cancelled(task)),
+        }
+    }
+
+    fn question(&self, task: &Task) -> Option<Close> {
+        let requests = task.members.get("inputRequests")?.as_object().ok()?;
+        if requests.is_empty() || self.is_settling(&requests) {
+            return None;
+        }
+        let declared = &self.job.call.meta.capabilities;
+        Some(match asks::undeclared(&requests, declared) {
+            None => Close::Ask(task.members.clone()),
+            Some(missing) => {
+                let error = asks::refusal(&self.job.member.name, &missing);
+                Close::GiveUp(Ok(End::Error(error)), Reason::Undeclared, Outcome::GivenUp)
+            }
+        })
+    }
+
+    fn is_settling(&self, requests: &Object) -> bool {
+        let Some(Settling { keys, until }) = &self.settling else {
+            return false;
+        };
+        Instant::now() < *until && keys.iter().any(|key| requests.contains(key))
+    }
+
+    fn completed(&self, task: &Task) -> Close {
+        let Some(Ok(mut result)) = task.members.get("result").map(Raw::as_object) else {
+            return Close::Lost(self.remote.bad("completed a task without a result"));
+        };
+        say_complete(&mut result);
+        Close::Over(End::Complete(result), Outcome::Completed)
+    }
+
+    fn failed(&self, task: &Task) -> Close {
+        let Some(Ok(error)) = task.members.get("error").map(ErrorObject::parse) else {
+            let message = task.status_message.as_deref().unwrap_or("no reason given");
+            return Close::Lost(self.remote.bad(format!("its task failed: {message}")));
+        };
+        Close::Over(End::Error(error), Outcome::Failed)
+    }
+
+    fn cancelled(&self, task: &Task) -> Close {
+        let upstream = &self.job.member.name;
+        let mut text = format!("the task was cancelled at upstream `{upstream}`");
+        if let Some(message) = &task.status_message {
+            text.push_str(": ");
+            text.push_str(message);
+        }
+        if self.job.call.method != method::TOOLS_CALL {
+            // Only tools have results that are errors.
+            return Close::Lost(self.remote.bad(text));
+        }
+        let content = serde_json::json!([{ "type": "text", "text": text }]);
+        let members = [
+            ("resultType", Raw::string("complete")),
+            ("content", Raw::from(&content)),
+            ("isError", Raw::bool(true)),
+        ];
+        Close::Over(
+            End::Complete(Object::from_iter(members)),
+            Outcome::Cancelled,
+        )
+    }
+
+    fn too_long(&self, reason: Reason) -> Close {
+        let (bound, name) = match reason {
+            Reason::Expired => (self.ttl.unwrap_or_default(), "its `ttlMs`"),
+            _ => (self.desk.times.max_wait, "`tasks.max_wait`"),
+        };
+        let seconds = bound.as_secs_f64();
+        let error = CallError::upstream(Kind::Timeout, &self.job.member.name).detail(format!(
+            "the task was not over after {seconds:.1} s, {name}, and was cancelled"
+        ));
+        Close::GiveUp(Err(error), reason, Outcome::TimedOut)
+    }
+
+    /// The upstream's own word is for who asked for a task; this caller asked for an answer.
+    fn lost(&self, error: &ErrorObject) -> Close {
+        tracing::warn!(
+            request_id = &*self.job.call.request_id,
+            upstream = &*self.job.member.name,
+            code = error.code(),
+            message = error.message(),
+            "task lost"
+        );
+        let code = error.code();
+        Close::Lost(self.remote.bad(format!(
+            "no longer knows the task that it made of the call (code {code})"
+        )))
+    }
+
+    fn unreachable(&self, look: Result<Look, CallError>) -> Close {
+        let answer = match look {
+            Ok(Look::Error(error)) => Ok(End::Error(error)),
+            Err(error) => Err(error),
+            Ok(Look::Task(_)) => Err(CallError::new(Kind::Internal, Origin::Gateway)),
+        };
+        Close::GiveUp(answer, Reason::Broken, Outcome::Lost)
+    }
+
+    fn log(&self, failed: &Result<Look, CallError>, failures: u32) {
+        let error = match failed {
+            Ok(Look::Error(error)) => format!("{}: {}", error.code(), error.message()),
+            Ok(Look::Task(_)) => return,
+            Err(error) => error.to_string(),
+        };
+        PollFailed {
+            request_id: &self.job.call.request_id,
+            upstream: &self.job.member.name,
+            failures,
+            error: &error,
+        }
+        .emit();
+    }
+}
+
+impl Close {
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Over(_, outcome) | Self::GiveUp(_, _, outcome) => *outcome,
+            Self::Ask(_) => Outcome::Asked,
+            Self::Lost(_) => Outcome::Lost,
+        }
+    }
+}
+
+/// Errors to `tasks/get` that another try does not change.
+fn is_final(error: i64) -> bool {
+    matches!(
+        error,
+        code::INVALID_PARAMS
+            | code::METHOD_NOT_FOUND
+            | code::INVALID_REQUEST
+            | code::MISSING_CAPABILITY
+    )
+}

@@ -1,0 +1,194 @@
+//! One `tools/call` from the first send to its end, as the policy says.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use waypost_wire::object::Object;
+use waypost_wire::task::Task;
+
+use crate::error::{CallError, Kind};
+use crate::forward;
+use crate::reply::{End, Event, Reply};
+use crate::tasks::collapse::Wait;
+use crate::tasks::event::{Reason, TaskPassed};
+use crate::tasks::generate::{Notifier, generate};
+use crate::tasks::passthrough::{demands_tasks, without_drafts, wrap_created};
+use crate::tasks::policy::{self, Extension, Facts, OnDemand, OnTask, Plan};
+use crate::tasks::progress::Progress;
+use crate::tasks::remote::{Guard, Remote};
+use crate::tasks::state::{self, Binding};
+use crate::tasks::{Desk, Job};
+
+/// A call on its way.
+struct Drive {
+    desk: Arc<Desk>,
+    job: Arc<Job>,
+    plan: Plan,
+    /// The upstream demanded tasks, and the call was sent again with them.
+    demanded: bool,
+    progress: Progress,
+}
+
+/// What an end of the upstream's means.
+enum Verdict {
+    /// The caller gets this.
+    Done(End),
+    /// Nothing ran; the call goes out once more.
+    Again,
+    /// The answer is still to come.
+    Wait(Box<(Wait, Task)>),
+}
+
+/// Sends the call. Most are over with the first answer; only what is not becomes a stream.
+///
+/// # Errors
+/// What [`forward::send`] reports, and [`Kind::BadUpstream`] for a task that is refused or
+/// cannot be read.
+pub(super) async fn start(desk: &Arc<Desk>, job: Job) -> Result<Reply, CallError> {
+    let mut drive = Drive {
+        desk: Arc::clone(desk),
+        plan: policy::plan(facts(&job)),
+        demanded: false,
+        progress: Progress::new(job.call.meta.progress_token.clone()),
+        job: Arc::new(job),
+    };
+    loop {
+        let end = match drive.send().await? {
+            Reply::End(end) => end,
+            Reply::Stream(events) => {
+                let reply = Reply::Stream(events);
+                let run = |notifier| drive.follow(reply, notifier);
+                return Ok(Reply::Stream(generate(run)));
+            }
+        };
+        match drive.judge(end)? {
+            Verdict::Done(end) => return Ok(Reply::End(end)),
+            Verdict::Again => {}
+            Verdict::Wait(wait) => {
+                let (mut wait, task) = *wait;
+                wait.progress = drive.progress;
+                let run = |notifier| wait.run(Some(task), notifier);
+                return Ok(Reply::Stream(generate(run)));
+            }
+        }
+    }
+}
+
+fn facts(job: &Job) -> Facts {
+    let Job { member, tool, call } = job;
+    let learned = member.learned();
+    let extension = match &learned {
+        _ if member.has_tasks() => Extension::Has,
+        Some(_) => Extension::HasNot,
+        None => Extension::Unknown,
+    };
+    Facts {
+        policy: member.settings.tasks,
+        declared: call.meta.capabilities.has_tasks(),
+        extension,
+        task_only: learned.is_some_and(|learned| learned.task_only.contains(&**tool)),
+    }
+}
+
+impl Drive {
+    async fn send(&self) -> Result<Reply, CallError> {
+        let mut call = self.job.call.clone();
+        let declared = &call.meta.capabilities;
+        call.meta.capabilities = if self.plan.declare {
+            declared.with_tasks()
+        } else {
+            declared.without_tasks()
+        };
+        Box::pin(forward::send(&self.job.member, call, Some(&self.job.tool))).await
+    }
+
+    /// Passes on what comes before the end, sees the end through.
+    async fn follow(mut self, mut reply: Reply, notifier: Notifier) -> Result<End, CallError> {
+        loop {
+            let end = self.relay(reply, &notifier).await?;
+            match self.judge(end)? {
+                Verdict::Done(end) => return Ok(end),
+                Verdict::Again => reply = self.send().await?,
+                Verdict::Wait(wait) => {
+                    let (mut wait, task) = *wait;
+                    wait.progress = self.progress;
+                    return Box::pin(wait.run(Some(task), notifier)).await;
+                }
+            }
+        }
+    }
+
+    async fn relay(&mut self, reply: Reply, notifier: &Notifier) -> Result<End, CallError> {
+        let mut events = reply.into_stream();
+        while let Some(event) = events.next().await {
+            match event? {
+                Event::End(end) => return Ok(end),
+                Event::Notification(notification) => {
+                    self.progress.passed(&notification);
+                    notifier.send(notification).await;
+                }
+            }
+        }
+        Err(CallError::no_end())
+    }
+
+    fn judge(&mut self, end: End) -> Result<Verdict, CallError> {
+        match end {
+            End::Complete(_) => Ok(Verdict::Done(end)),
+            End::InputRequired(_) => {
+                let binding = Binding::of(&self.job.call);
+                let end = state::wrap_end(&self.desk.states, &self.job.member, &binding, end);
+                Ok(Verdict::Done(end))
+            }
+            End::Error(error) => {
+                if self.plan.on_demand == OnDemand::SendAgain && demands_tasks(&error) {
+                    self.plan = Plan {
+                        declare: true,
+                        on_task: OnTask::Collapse,
+                        on_demand: OnDemand::PassOn,
+                    };
+                    self.demanded = true;
+                    return Ok(Verdict::Again);
+                }
+                Ok(Verdict::Done(End::Error(without_drafts(error))))
+            }
+            End::Task(created) => self.task(created),
+        }
+    }
+
+    fn task(&mut self, mut created: Object) -> Result<Verdict, CallError> {
+        let Job { member, tool, call } = &*self.job;
+        if self.demanded {
+            self.desk.learn_task_only(member, tool);
+        }
+        if self.plan.on_task == OnTask::PassThrough {
+            wrap_created(
+                &self.desk.seals,
+                member,
+                tool,
+                &call.principal,
+                &mut created,
+            )?;
+            TaskPassed {
+                request_id: &call.request_id,
+                upstream: &member.name,
+                tool,
+            }
+            .emit();
+            return Ok(Verdict::Done(End::Task(created)));
+        }
+        let task = Task::read(created).ok_or_else(|| {
+            CallError::upstream(Kind::BadUpstream, &member.name)
+                .detail("answered with a task that has no `taskId` or no known `status`")
+        })?;
+        if self.plan.on_task == OnTask::Refuse {
+            let remote = Remote::new(member, task.id, call);
+            Guard::new(remote, &self.desk.background).cancel(Reason::Refused);
+            return Err(CallError::upstream(Kind::BadUpstream, &member.name)
+                .detail("answered with a task although its tasks are refused; it was cancelled"));
+        }
+        let progress = Progress::new(None);
+        let wait = Wait::begin(&self.desk, Arc::clone(&self.job), &task, progress);
+        Ok(Verdict::Wait(Box::new((wait, task))))
+    }
+}

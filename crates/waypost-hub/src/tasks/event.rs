@@ -1,0 +1,249 @@
+//! What is logged and counted of tasks: one type per event.
+/// Why Waypost cancelled a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The caller closed its stream.
+    CallerGone,
+    /// `tasks.max_wait` is over.
+    MaxWait,
+    /// The task lived longer than its own `ttlMs`.
+    Expired,
+    /// The upstream's tasks are refused by the file.
+    Refused,
+    /// `tasks.input_wait` passed without an answer of the caller.
+    InputWait,
+    /// It asks for something that its caller did not declare.
+    Undeclared,
+    /// Too many calls wait for their callers already.
+    Full,
+    /// The upstream's answers about it cannot be used.
+    Broken,
+}
+
+/// How a wait for a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Completed,
+    Failed,
+    Cancelled,
+    /// The question went to the caller.
+    Asked,
+    /// The upstream forgot the task, or cannot be asked for it any more.
+    Lost,
+    /// Waited too long.
+    TimedOut,
+    /// Given up for another reason, which the answer says.
+    GivenUp,
+}
+
+/// A task was handed to its caller.
+#[derive(Debug)]
+pub struct TaskPassed<'a> {
+    pub request_id: &'a str,
+    pub upstream: &'a str,
+    pub tool: &'a str,
+}
+
+/// Waypost began to wait for a task in its caller's place.
+#[derive(Debug)]
+pub struct TaskCollapsed<'a> {
+    pub request_id: &'a str,
+    pub upstream: &'a str,
+    pub tool: &'a str,
+}
+
+/// The wait is over.
+#[derive(Debug)]
+pub struct WaitEnded<'a> {
+    pub request_id: &'a str,
+    pub upstream: &'a str,
+    pub outcome: Outcome,
+    /// How often the upstream was asked.
+    pub polls: u32,
+}
+
+/// A poll failed; it is tried again.
+#[derive(Debug)]
+pub struct PollFailed<'a> {
+    pub request_id: &'a str,
+    pub upstream: &'a str,
+    /// How many in a row.
+    pub failures: u32,
+    pub error: &'a str,
+}
+
+/// Waypost cancelled a task.
+#[derive(Debug)]
+pub struct TaskCancelled<'a> {
+    pub request_id: &'a str,
+    pub upstream: &'a str,
+    pub reason: Reason,
+    /// The upstream answered.
+    pub answered: bool,
+}
+
+/// A tool turned out to answer only with tasks.
+#[derive(Debug)]
+pub struct TaskOnlyLearned<'a> {
+    pub upstream: &'a str,
+    pub tool: &'a str,
+}
+
+/// A `tasks/*` request named no task that its caller may use.
+#[derive(Debug)]
+pub struct HandleRefused<'a> {
+    pub request_id: &'a str,
+    pub method: &'a str,
+}
+
+// === impl Reason ===
+
+impl Reason {
+    /// The word in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::CallerGone => "caller_gone",
+            Self::MaxWait => "max_wait",
+            Self::Expired => "expired",
+            Self::Refused => "refused",
+            Self::InputWait => "input_wait",
+            Self::Undeclared => "undeclared",
+            Self::Full => "full",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// The word in logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Asked => "asked",
+            Self::Lost => "lost",
+            Self::TimedOut => "timed_out",
+            Self::GivenUp => "given_up",
+        }
+    }
+}
+
+// === impl the events: each writes its log line and its metrics; nothing else does ===
+
+impl TaskPassed<'_> {
+    /// Logs and counts.
+    pub fn emit(&self) {
+        let Self {
+            request_id,
+            upstream,
+            tool,
+        } = self;
+        tracing::debug!(request_id, upstream, tool, "task handed to its caller");
+        count("waypost_tasks_passed_total", upstream);
+    }
+}
+
+impl TaskCollapsed<'_> {
+    /// Logs and counts.
+    pub fn emit(&self) {
+        let Self {
+            request_id,
+            upstream,
+            tool,
+        } = self;
+        tracing::debug!(request_id, upstream, tool, "waiting for a task");
+        count("waypost_tasks_collapsed_total", upstream);
+    }
+}
+
+impl WaitEnded<'_> {
+    /// Logs and counts.
+    pub fn emit(&self) {
+        let Self {
+            request_id,
+            upstream,
+            outcome,
+            polls,
+        } = self;
+        let outcome = outcome.as_str();
+        tracing::debug!(
+            request_id,
+            upstream,
+            outcome,
+            polls,
+            "wait for a task ended"
+        );
+        let labels = [
+            ("upstream", (*upstream).to_owned()),
+            ("outcome", outcome.to_owned()),
+        ];
+        metrics::counter!("waypost_task_waits_total", &labels).increment(1);
+    }
+}
+
+impl PollFailed<'_> {
+    /// Logs and counts.
+    pub fn emit(&self) {
+        let Self {
+            request_id,
+            upstream,
+            failures,
+            error,
+        } = self;
+        tracing::debug!(
+            request_id,
+            upstream,
+            failures,
+            error,
+            "poll of a task failed"
+        );
+        count("waypost_task_poll_failures_total", upstream);
+    }
+}
+
+impl TaskCancelled<'_> {
+    /// Logs and counts.
+    pub fn emit(&self) {
+        let Self {
+            request_id,
+            upstream,
+            reason,
+            answered,
+        } = self;
+        let reason = reason.as_str();
+        if *answered {
+            tracing::info!(request_id, upstream, reason, "task cancelled");
+        } else {
+            tracing::warn!(request_id, upstream, reason, "task could not be cancelled");
+        }
+        let labels = [
+            ("upstream", (*upstream).to_owned()),
+            ("reason", reason.to_owned()),
+        ];
+        metrics::counter!("waypost_tasks_cancelled_total", &labels).increment(1);
+    }
+}
+
+impl TaskOnlyLearned<'_> {
+    /// Logs.
+    pub fn emit(&self) {
+        let Self { upstream, tool } = self;
+        tracing::info!(upstream, tool, "tool answers only with tasks");
+    }
+}
+
+impl HandleRefused<'_> {
+    /// Logs and counts.
+    pub fn emit(&self) {
+        let Self { request_id, method } = self;
+        tracing::debug!(request_id, method, "unknown task");
+        metrics::counter!("waypost_task_handles_refused_total").increment(1);
+    }
+}
+
+fn count(name: &'static str, upstream: &str) {
+    metrics::counter!(name, "upstream" => upstream.to_owned()).increment(1);
+}

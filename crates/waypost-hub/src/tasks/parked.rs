@@ -1,0 +1,301 @@
+//! The rounds of collapsed tasks that wait for their caller, and the answers just given.
+//!
+//! A request state is good for one retry. A client that did not get the answer repeats it: for
+//! a minute it gets the same answer, and while the first is still worked on it waits for that.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::error::{CallError, Kind, Origin};
+use crate::reply::End;
+use crate::tasks::state::RoundId;
+
+/// How long a repeat gets the stored answer.
+pub(crate) const REPEATABLE: Duration = Duration::from_secs(60);
+/// Bytes of all stored answers; over it the oldest go first.
+const ROOM: usize = 64 << 20;
+/// Rounds of other processes that are remembered as used.
+const REMEMBERED: usize = 10_000;
+
+/// All rounds of this process.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    room: Arc<Semaphore>,
+    table: Mutex<Table>,
+}
+
+/// What a state gets.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// The round is yours: answer it.
+    Yours(Ticket),
+    /// Somebody is at it; wait for the same answer.
+    Wait(Waiter),
+    /// The answer that was given.
+    Given(Answer),
+    /// Used, expired or never made here.
+    Gone,
+}
+
+/// An answer that can be given again.
+pub(crate) type Answer = Arc<Result<End, Failure>>;
+
+/// What is kept of a [`CallError`] to say it again.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    origin: Origin,
+    detail: String,
+}
+
+/// The right to answer one round. Dropped without an answer, the round is gone.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    parked: Arc<Parked>,
+    id: RoundId,
+    answer: watch::Sender<Option<Answer>>,
+    /// When the process that made the round forgets it; `None` for one of our own, which is
+    /// known as used by being unknown.
+    remember_until: Option<Instant>,
+}
+
+/// Waits for another's answer.
+#[derive(Debug)]
+pub(crate) struct Waiter(watch::Receiver<Option<Answer>>);
+
+/// Room for one more waiting round.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _permit: OwnedSemaphorePermit,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    slots: HashMap<RoundId, Slot>,
+    /// Rounds with a stored answer, oldest first.
+    given: VecDeque<(Instant, RoundId, usize)>,
+    /// Used rounds of other processes, oldest first.
+    used: VecDeque<(Instant, RoundId)>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+enum Slot {
+    /// Waits for its caller. Dropping the sender tells the timer.
+    Waiting {
+        _timer: oneshot::Sender<()>,
+        _place: Place,
+    },
+    Running(watch::Receiver<Option<Answer>>),
+    Given(Answer, Option<Instant>),
+    Used,
+}
+
+// === impl Parked ===
+
+impl Parked {
+    /// With room for so many waiting rounds.
+    pub(crate) fn new(room: usize) -> Arc<Self> {
+        Arc::new(Self {
+            room: Arc::new(Semaphore::new(room.min(Semaphore::MAX_PERMITS))),
+            table: Mutex::default(),
+        })
+    }
+
+    /// Room for one more; `None` when all is taken.
+    pub(crate) fn place(&self) -> Option<Place> {
+        let permit = Arc::clone(&self.room).try_acquire_owned().ok()?;
+        Some(Place { _permit: permit })
+    }
+
+    /// Lets a round wait. The receiver fails as soon as the round is claimed.
+    pub(crate) fn park(&self, id: RoundId, place: Place) -> oneshot::Receiver<()> {
+        let (timer, claimed) = oneshot::channel();
+        let slot = Slot::Waiting {
+            _timer: timer,
+            _place: place,
+        };
+        self.table().slots.insert(id, slot);
+        claimed
+    }
+
+    /// Takes a round that nobody came back for; `false` when somebody just did.
+    pub(crate) fn expire(&self, id: RoundId) -> bool {
+        let mut table = self.table();
+        let waiting = matches!(table.slots.get(&id), Some(Slot::Waiting { .. }));
+        if waiting {
+            table.slots.remove(&id);
+        }
+        waiting
+    }
+
+    /// Somebody came back with the state of a round. `foreign_until` is given for a round that
+    /// another process made and that is still good until then: nothing is known of it here, and
+    /// it may be used.
+    pub(crate) fn claim(self: &Arc<Self>, id: RoundId, foreign_until: Option<Instant>) -> Claim {
+        let mut table = self.table();
+        table.sweep(Instant::now());
+        match table.slots.get(&id) {
+            Some(Slot::Given(answer, _)) => Claim::Given(Arc::clone(answer)),
+            Some(Slot::Running(answer)) => Claim::Wait(Waiter(answer.clone())),
+            Some(Slot::Used) => Claim::Gone,
+            None if foreign_until.is_none() => Claim::Gone,
+            Some(Slot::Waiting { .. }) | None => {
+                let (answer, receiver) = watch::channel(None);
+                table.slots.insert(id, Slot::Running(receiver));
+                Claim::Yours(Ticket {
+                    parked: Arc::clone(self),
+                    id,
+                    answer,
+                    remember_until: foreign_until,
+                })
+            }
+        }
+    }
+
+    /// Drops the answers that are too old to be asked for.
+    pub(crate) fn sweep(&self) {
+        self.table().sweep(Instant::now());
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // No code under the lock can panic half-way through a change.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Table ===
+
+impl Table {
+    fn give(&mut self, id: RoundId, answer: Answer, remember_until: Option<Instant>) {
+        let bytes = size(&answer);
+        self.slots.insert(id, Slot::Given(answer, remember_until));
+        self.given
+            .push_back((Instant::now() + REPEATABLE, id, bytes));
+        self.bytes += bytes;
+        while self.bytes > ROOM {
+            self.forget_oldest();
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        while self.given.front().is_some_and(|(until, ..)| *until <= now) {
+            self.forget_oldest();
+        }
+        while self.used.front().is_some_and(|(until, _)| *until <= now) {
+            self.forget_used();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((_, id, bytes)) = self.given.pop_front() else {
+            return;
+        };
+        self.bytes -= bytes;
+        if let Some(Slot::Given(_, Some(until))) = self.slots.remove(&id) {
+            self.mark_used(id, until);
+        }
+    }
+
+    fn mark_used(&mut self, id: RoundId, until: Instant) {
+        self.slots.insert(id, Slot::Used);
+        self.used.push_back((until, id));
+        if self.used.len() > REMEMBERED {
+            self.forget_used();
+        }
+    }
+
+    fn forget_used(&mut self) {
+        if let Some((_, id)) = self.used.pop_front() {
+            self.slots.remove(&id);
+        }
+    }
+}
+
+fn size(answer: &Answer) -> usize {
+    match &**answer {
+        Ok(End::Complete(object) | End::InputRequired(object) | End::Task(object)) => {
+            object.encoded_len()
+        }
+        Ok(End::Error(error)) => error.as_bytes().len(),
+        Err(failure) => failure.detail.len(),
+    }
+}
+
+// === impl Ticket ===
+
+impl Ticket {
+    /// Gives the answer to all who wait or will ask again.
+    pub(crate) fn give(self, answer: &Result<End, CallError>) {
+        let answer: Answer = Arc::new(match answer {
+            Ok(end) => Ok(end.clone()),
+            Err(error) => Err(Failure::of(error)),
+        });
+        let mut table = self.parked.table();
+        table.give(self.id, Arc::clone(&answer), self.remember_until);
+        drop(table);
+        self.answer.send_replace(Some(answer));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut table = self.parked.table();
+        if matches!(table.slots.get(&self.id), Some(Slot::Running(_))) {
+            table.slots.remove(&self.id);
+            if let Some(until) = self.remember_until {
+                table.mark_used(self.id, until);
+            }
+        }
+    }
+}
+
+// === impl Waiter ===
+
+impl Waiter {
+    /// The other's answer.
+    ///
+    /// # Errors
+    /// When the other gave up without one.
+    pub(crate) async fn answer(mut self) -> Result<End, CallError> {
+        let answer = match self.0.wait_for(Option::is_some).await {
+            Ok(answer) => answer.clone(),
+            Err(_) => None,
+        };
+        answer.map_or_else(
+            || {
+                Err(CallError::unknown(
+                    "the call that first used this request state was given up",
+                ))
+            },
+            |answer| again(&answer),
+        )
+    }
+}
+
+/// The same answer once more.
+pub(crate) fn again(answer: &Answer) -> Result<End, CallError> {
+    match &**answer {
+        Ok(end) => Ok(end.clone()),
+        Err(failure) => {
+            Err(CallError::new(failure.kind, failure.origin.clone()).detail(failure.detail.clone()))
+        }
+    }
+}
+
+// === impl Failure ===
+
+impl Failure {
+    fn of(error: &CallError) -> Self {
+        let detail = error.detail.as_deref();
+        Self {
+            kind: error.kind,
+            origin: error.origin.clone(),
+            detail: detail.map_or_else(|| error.kind.to_string(), str::to_owned),
+        }
+    }
+}

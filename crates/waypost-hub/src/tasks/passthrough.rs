@@ -1,0 +1,195 @@
+//! Tasks of callers that know them: ids become handles, and handles ids again.
+
+use futures_util::StreamExt as _;
+use waypost_wire::capability::{ClientCapabilities, TASKS};
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::{self, ResultType};
+
+use crate::call::{Call, CallHeaders, Principal};
+use crate::error::{CallError, Kind};
+use crate::forward;
+use crate::member::Member;
+use crate::reply::{End, Event, Reply};
+use crate::tasks::handle::{Opened, Seals};
+
+pub(crate) const TASK_ID: &str = "taskId";
+
+/// Refuses a caller that did not declare the Tasks extension on this request.
+///
+/// # Errors
+/// `-32021` with the extension in its data.
+pub fn demand_tasks(capabilities: &ClientCapabilities) -> Result<(), ErrorObject> {
+    if capabilities.has_tasks() {
+        return Ok(());
+    }
+    Err(ErrorObject::missing_capability(
+        "the request does not declare the tasks extension",
+        &serde_json::json!({ "extensions": { TASKS: {} } }),
+    ))
+}
+
+/// The handle that a `tasks/*` call is about; empty when it gives none.
+pub(crate) fn handle_of(call: &Call) -> String {
+    call.params.string(TASK_ID).unwrap_or_default()
+}
+
+/// Sends a `tasks/*` call, with the id that its handle stands for, where the task lives, and
+/// puts the handle back into the answer.
+///
+/// # Errors
+/// What [`forward::send`] reports.
+pub(crate) async fn serve(
+    opened: Opened,
+    handle: String,
+    mut call: Call,
+) -> Result<Reply, CallError> {
+    call.params.set(TASK_ID, Raw::string(&opened.id));
+    // The headers named the handle; the transport makes those of the id.
+    call.headers = CallHeaders::default();
+    let is_get = call.method == method::TASKS_GET;
+    let reply = Box::pin(forward::send(&opened.member, call, None)).await?;
+    Ok(match reply {
+        Reply::End(end) => Reply::End(answer(end, &handle, is_get)),
+        Reply::Stream(events) => {
+            let events = events.map(move |event| match event {
+                Ok(Event::End(end)) => Ok(Event::End(answer(end, &handle, is_get))),
+                other => other,
+            });
+            Reply::Stream(events.boxed())
+        }
+    })
+}
+
+/// Puts the handle into a `CreateTaskResult`; all else in it stays as it came.
+pub(crate) fn wrap_created(
+    seals: &Seals,
+    member: &Member,
+    tool: &str,
+    principal: &Principal,
+    created: &mut Object,
+) -> Result<(), CallError> {
+    let id = created.string(TASK_ID).ok_or_else(|| {
+        CallError::upstream(Kind::BadUpstream, &member.name)
+            .detail("answered with a task that has no `taskId`")
+    })?;
+    let handle = seals.wrap(member, tool, &id, principal)?;
+    created.set(TASK_ID, Raw::string(&handle));
+    Ok(())
+}
+
+/// The answer to a `tasks/*` call as its caller gets it.
+fn answer(end: End, handle: &str, is_get: bool) -> End {
+    match end {
+        End::Error(error) => End::Error(without_drafts(error)),
+        // Some servers give the task's own type here; to clients only `complete` is right.
+        End::Complete(mut result) | End::Task(mut result) | End::InputRequired(mut result) => {
+            if result.contains(TASK_ID) {
+                result.set(TASK_ID, Raw::string(handle));
+            }
+            say_complete(&mut result);
+            if is_get {
+                say_complete_inside(&mut result);
+            }
+            End::Complete(result)
+        }
+    }
+}
+
+/// Ensures `resultType: "complete"` in the final result that a task holds.
+pub(crate) fn say_complete_inside(task: &mut Object) {
+    let Some(Ok(mut inner)) = task.get("result").map(Raw::as_object) else {
+        return;
+    };
+    // Rewriting it only where something changes keeps the bytes of the others.
+    if say_complete(&mut inner) {
+        task.set("result", inner.into());
+    }
+}
+
+/// Ensures `resultType: "complete"`; `true` when something had to change.
+pub(crate) fn say_complete(object: &mut Object) -> bool {
+    let said = object.contains(result::RESULT_TYPE);
+    if said && ResultType::of(object) == ResultType::Complete {
+        return false;
+    }
+    object.set(result::RESULT_TYPE, Raw::string("complete"));
+    true
+}
+
+/// The draft's code for a missing capability under its final number.
+pub(crate) fn without_drafts(error: ErrorObject) -> ErrorObject {
+    let draft = error.code() == code::DRAFT_MISSING_CAPABILITY;
+    if draft && error.required_capabilities().is_some() {
+        return error.with_code(code::MISSING_CAPABILITY);
+    }
+    error
+}
+
+/// Whether the upstream refused the call only for want of the Tasks extension.
+pub(crate) fn demands_tasks(error: &ErrorObject) -> bool {
+    let extensions = error
+        .required_capabilities()
+        .and_then(|required| required.get("extensions")?.as_object().ok());
+    extensions.is_some_and(|extensions| extensions.get(TASKS).is_some_and(Raw::is_object))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn object(text: &str) -> Object {
+        Object::parse(&Bytes::from(text.to_owned())).unwrap()
+    }
+
+    #[track_caller]
+    fn check(from_upstream: &str, to_caller: &str) {
+        let end = answer(End::Task(object(from_upstream)), "H", true);
+        let End::Complete(result) = end else {
+            panic!("{end:?}")
+        };
+        assert_eq!(Raw::from(result).text(), to_caller);
+    }
+
+    #[test]
+    fn a_task_gets_its_handle_back_and_keeps_all_else() {
+        check(
+            r#"{"resultType":"complete","taskId":"1","x":1.0,"inputRequests":{"1":{"taskId":"1"}}}"#,
+            r#"{"resultType":"complete","taskId":"H","x":1.0,"inputRequests":{"1":{"taskId":"1"}}}"#,
+        );
+    }
+
+    #[test]
+    fn result_type_is_ensured_outside_and_inside() {
+        check(
+            r#"{"taskId":"1","result":{"content":[ ]},"resultType":"task"}"#,
+            r#"{"taskId":"H","result":{"content":[ ],"resultType":"complete"},"resultType":"complete"}"#,
+        );
+        check(
+            r#"{"taskId":"1","result":{"resultType":"complete", "n":1e5}}"#,
+            r#"{"taskId":"H","result":{"resultType":"complete", "n":1e5},"resultType":"complete"}"#,
+        );
+    }
+
+    #[test]
+    fn r81_the_drafts_code_is_read_and_never_emitted() {
+        let required = serde_json::json!({ "extensions": { TASKS: {} } });
+        let data = serde_json::json!({ "requiredCapabilities": required });
+        let draft = ErrorObject::with_data(-32003, "tasks please", &data);
+        assert!(demands_tasks(&draft));
+        let error = without_drafts(draft);
+        assert_eq!(
+            (error.code(), error.message().as_str()),
+            (-32021, "tasks please")
+        );
+        assert!(demands_tasks(&error));
+        let other = ErrorObject::new(-32003, "something of the server's own");
+        assert!(!demands_tasks(&other));
+        assert_eq!(without_drafts(other.clone()), other);
+    }
+}

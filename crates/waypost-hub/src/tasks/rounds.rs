@@ -1,0 +1,236 @@
+//! The questions of collapsed tasks: each is one round of the caller's own call.
+//!
+//! The caller gets an `input_required` result; its retry becomes `tasks/update`, and the wait
+//! goes on in the retry's stream.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::task::Status;
+
+use crate::error::{CallError, Kind, Origin};
+use crate::registry::now_ms;
+use crate::reply::{End, Reply};
+use crate::tasks::collapse::Wait;
+use crate::tasks::event::{PollFailed, Reason};
+use crate::tasks::generate::{Notifier, generate};
+use crate::tasks::parked::{Claim, Place, REPEATABLE, Ticket, again};
+use crate::tasks::progress::Progress;
+use crate::tasks::remote::{Guard, Look, Remote};
+use crate::tasks::state::{Binding, Kind as StateKind, Round, RoundId, State, unknown_state};
+use crate::tasks::{Desk, Job};
+
+const INPUT_REQUESTS: &str = "inputRequests";
+pub(crate) const INPUT_RESPONSES: &str = "inputResponses";
+
+/// Asks the caller what the task asks, and lets the task wait for the answer.
+pub(crate) fn ask(
+    desk: &Arc<Desk>,
+    job: &Job,
+    remote: Remote,
+    guard: Guard,
+    born: Instant,
+    task: Object,
+) -> Result<End, CallError> {
+    let Some(place) = desk.parked.place() else {
+        guard.cancel(Reason::Full);
+        return Err(CallError::new(Kind::Throttled, Origin::Gateway)
+            .detail("too many calls wait for an answer of their caller"));
+    };
+    let round = Round {
+        id: rand::random(),
+        issuer: desk.issuer,
+        task: remote.id.clone(),
+        instance: remote.member.upstream.instance().map(|i| i.to_string()),
+        born_ms: now_ms().saturating_sub(millis(born.elapsed())),
+    };
+    let id = round.id;
+    let kept = desk.times.input_wait + REPEATABLE;
+    let state = State {
+        upstream: job.member.name.to_string(),
+        expires_ms: now_ms().saturating_add(millis(kept)),
+        kind: StateKind::Round(round),
+    };
+    let sealed = desk.states.seal(&state, &Binding::of(&job.call));
+    let (Some(sealed), Some(requests)) = (sealed, task.get(INPUT_REQUESTS)) else {
+        guard.cancel(Reason::Broken);
+        return Err(CallError::new(Kind::Internal, Origin::Gateway));
+    };
+    let keys = keys_of(requests);
+    guard.let_go();
+    park(desk, id, place, remote, keys);
+    Ok(End::InputRequired(Object::from_iter([
+        ("resultType", Raw::string("input_required")),
+        (INPUT_REQUESTS, requests.clone()),
+        ("requestState", Raw::string(&sealed)),
+    ])))
+}
+
+/// Serves the retry of a call whose task asked.
+///
+/// # Errors
+/// [`unknown_state`] for a round that is over, [`CallError::unknown_task`] when the upstream's
+/// process that had the task is gone.
+pub(crate) fn resume(
+    desk: &Arc<Desk>,
+    job: Job,
+    round: Round,
+    expires_ms: u64,
+) -> Result<Reply, CallError> {
+    let responses = job.call.params.get(INPUT_RESPONSES).cloned();
+    if responses.as_ref().is_some_and(|raw| !raw.is_object()) {
+        return Err(CallError::unknown("`inputResponses` must be an object"));
+    }
+    let left = Duration::from_millis(expires_ms.saturating_sub(now_ms()));
+    let foreign = round.issuer != desk.issuer && !left.is_zero();
+    let until = foreign.then(|| Instant::now() + left);
+    match desk.parked.claim(round.id, until) {
+        Claim::Gone => Err(unknown_state()),
+        Claim::Given(answer) => again(&answer).map(Reply::End),
+        Claim::Wait(waiter) => Ok(Reply::Stream(generate(|_| waiter.answer()))),
+        Claim::Yours(ticket) => {
+            let instance = job.member.upstream.instance();
+            if instance.as_deref() != round.instance.as_deref() {
+                return Err(CallError::unknown_task());
+            }
+            Ok(go_on(desk, job, &round, ticket, responses))
+        }
+    }
+}
+
+fn go_on(
+    desk: &Arc<Desk>,
+    job: Job,
+    round: &Round,
+    ticket: Ticket,
+    responses: Option<Raw>,
+) -> Reply {
+    let age = Duration::from_millis(now_ms().saturating_sub(round.born_ms));
+    let now = Instant::now();
+    let born = now.checked_sub(age).unwrap_or(now);
+    let remote = Remote::new(&job.member, round.task.clone(), &job.call);
+    let progress = Progress::new(job.call.meta.progress_token.clone());
+    // From here on the task is cancelled when this caller leaves, even before the first poll.
+    let wait = Wait::resume(desk, Arc::new(job), remote, progress, born);
+    let desk = Arc::clone(desk);
+    let id = round.id;
+    Reply::Stream(generate(move |notifier| async move {
+        answer(&desk, wait, id, ticket, responses, notifier).await
+    }))
+}
+
+async fn answer(
+    desk: &Arc<Desk>,
+    mut wait: Wait,
+    id: RoundId,
+    ticket: Ticket,
+    responses: Option<Raw>,
+    notifier: Notifier,
+) -> Result<End, CallError> {
+    if let Some(responses) = responses {
+        let keys = keys_of(&responses);
+        match wait.remote().update(responses).await {
+            Ok(Ok(())) => wait.answered(keys),
+            // The state is used up, so nobody can answer better: the task is of no use any more.
+            Ok(Err(error)) => {
+                wait.cancel(Reason::Broken);
+                let refused = Ok(End::Error(error));
+                give(desk, ticket, &refused);
+                return refused;
+            }
+            Err(error) if error.retryable => {
+                put_back(desk, wait, id, ticket);
+                return Err(error);
+            }
+            // It may have arrived. Then polling shows it; else the question comes again.
+            Err(error) => {
+                note_failure(&wait, &error);
+                wait.answered(keys);
+            }
+        }
+    }
+    let end = wait.run(None, notifier).await;
+    give(desk, ticket, &end);
+    end
+}
+
+fn give(desk: &Arc<Desk>, ticket: Ticket, answer: &Result<End, CallError>) {
+    ticket.give(answer);
+    // Without it a large answer would stay until somebody else comes back with a state.
+    let parked = Arc::clone(&desk.parked);
+    desk.background.spawn(|stop| async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(REPEATABLE) => parked.sweep(),
+        }
+    });
+}
+
+/// The upstream certainly did not get the answers: the same state may bring them again.
+fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
+    drop(ticket);
+    let Some(place) = desk.parked.place() else {
+        wait.cancel(Reason::Full);
+        return;
+    };
+    let remote = wait.remote().clone();
+    wait.let_go();
+    park(desk, id, place, remote, Vec::new());
+}
+
+/// `keys` are those of the questions; none stands for any.
+fn park(desk: &Arc<Desk>, id: RoundId, place: Place, remote: Remote, keys: Vec<String>) {
+    let claimed = desk.parked.park(id, place);
+    let parked = Arc::clone(&desk.parked);
+    let patience = desk.times.input_wait;
+    desk.background.spawn(|stop| async move {
+        tokio::select! {
+            // The state outlives this process: whoever comes next may take the answer.
+            () = stop.cancelled() => {}
+            _ = claimed => {}
+            () = tokio::time::sleep(patience) => {
+                if parked.expire(id) && is_still_asked(&remote, &keys).await {
+                    remote.cancel(Reason::InputWait).await;
+                }
+            }
+        }
+    });
+}
+
+/// Another replica may have taken the answer: then the task does not ask this any more, for a
+/// key is never used twice.
+async fn is_still_asked(remote: &Remote, keys: &[String]) -> bool {
+    match remote.get().await {
+        Ok(Look::Task(task)) => {
+            let requests = task.members.get(INPUT_REQUESTS);
+            let open = requests.map(keys_of).unwrap_or_default();
+            task.status == Status::InputRequired
+                && (keys.is_empty() || open.iter().any(|key| keys.contains(key)))
+        }
+        Ok(Look::Error(_)) => false,
+        Err(_) => true,
+    }
+}
+
+fn note_failure(wait: &Wait, error: &CallError) {
+    let remote = wait.remote();
+    PollFailed {
+        request_id: remote.request_id(),
+        upstream: &remote.member.name,
+        failures: 1,
+        error: &error.to_string(),
+    }
+    .emit();
+}
+
+fn keys_of(object: &Raw) -> Vec<String> {
+    let object = object.as_object().unwrap_or_default();
+    object.iter().map(|(key, _)| key.to_owned()).collect()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

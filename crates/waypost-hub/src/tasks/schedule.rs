@@ -1,0 +1,152 @@
+//! When a task is looked at next.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use waypost_config::config::TaskTimes;
+
+/// Up to here the time between polls doubles for an upstream that gives no `pollIntervalMs`.
+const UNHINTED: Duration = Duration::from_secs(5);
+/// The wait after the first failed poll; it doubles from failure to failure.
+const FIRST_BACKOFF: Duration = Duration::from_millis(500);
+/// The longest wait after a failed poll.
+const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
+/// So many polls in a row may fail before the task counts as lost: about a minute.
+const FAILURES: u32 = 10;
+/// How far a wait is moved at random, so that many calls do not poll in step.
+const JITTER: f64 = 0.1;
+
+/// The times between the polls of one task.
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    least: Duration,
+    most: Duration,
+    next: Duration,
+    failures: u32,
+}
+
+impl Schedule {
+    /// Begins with the first wait.
+    pub(crate) fn new(times: &TaskTimes) -> Self {
+        Self {
+            least: times.poll_least,
+            most: times.poll_most.max(times.poll_least),
+            next: times.poll_first,
+            failures: 0,
+        }
+    }
+
+    /// The wait before the next poll, given what the upstream asks for.
+    pub(crate) fn wait(&mut self, hint: Option<Duration>) -> Duration {
+        let top = self.clamp(hint.unwrap_or(UNHINTED));
+        let wait = self.next.min(top);
+        self.next = wait.saturating_mul(2);
+        self.clamp(jittered(wait))
+    }
+
+    /// The wait after a poll that failed; `None` when it was one too many.
+    pub(crate) fn failed(&mut self) -> Option<Duration> {
+        self.failures += 1;
+        if self.failures > FAILURES {
+            return None;
+        }
+        let doubled = FIRST_BACKOFF.saturating_mul(1 << (self.failures - 1));
+        Some(jittered(doubled.min(LONGEST_BACKOFF)).max(self.least))
+    }
+
+    /// A poll was answered.
+    pub(crate) fn answered(&mut self) {
+        self.failures = 0;
+    }
+
+    /// How many polls failed in a row.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// When to poll after `wait`. Where that would be past the deadline, there is one last look
+    /// shortly before it: the task may be over by then, and its end would be lost.
+    pub(crate) fn instant(&self, now: Instant, wait: Duration, deadline: Instant) -> Instant {
+        let regular = now + wait;
+        if regular < deadline {
+            return regular;
+        }
+        match deadline.checked_sub(self.least) {
+            Some(last) if last > now => last,
+            _ => deadline,
+        }
+    }
+
+    fn clamp(&self, wait: Duration) -> Duration {
+        wait.clamp(self.least, self.most)
+    }
+}
+
+fn jittered(wait: Duration) -> Duration {
+    wait.mul_f64(rand::random_range(1.0 - JITTER..=1.0 + JITTER))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(count: u64) -> Duration {
+        Duration::from_millis(count)
+    }
+
+    fn times() -> TaskTimes {
+        TaskTimes {
+            poll_first: ms(250),
+            poll_least: ms(250),
+            poll_most: ms(60_000),
+            max_wait: ms(1_800_000),
+            input_wait: ms(600_000),
+        }
+    }
+
+    /// Each wait lies within the jitter around the expected one.
+    #[track_caller]
+    fn check(hint: Option<Duration>, expected: &[u64]) {
+        let mut schedule = Schedule::new(&times());
+        for &around in expected {
+            let wait = schedule.wait(hint).as_secs_f64() * 1e3;
+            let around = ms(around).as_secs_f64() * 1e3;
+            let low = (around * 0.899).max(250.0);
+            let high = (around * 1.101).min(60_000.0);
+            assert!((low..=high).contains(&wait), "{wait} is not about {around}");
+        }
+    }
+
+    #[test]
+    fn r82_polls_double_up_to_what_the_upstream_asks_for_within_bounds() {
+        check(Some(ms(1000)), &[250, 500, 1000, 1000, 1000]);
+        check(Some(ms(0)), &[250, 250, 250]);
+        check(None, &[250, 500, 1000, 2000, 4000, 5000, 5000]);
+        let hour = [
+            250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000,
+        ];
+        check(Some(ms(3_600_000)), &hour);
+    }
+
+    #[test]
+    fn failures_back_off_and_end() {
+        let mut schedule = Schedule::new(&times());
+        let waits: Vec<_> = std::iter::from_fn(|| schedule.failed()).collect();
+        assert_eq!(waits.len(), 10);
+        let total: Duration = waits.iter().sum();
+        assert!((ms(55_000)..ms(75_000)).contains(&total), "{total:?}");
+        schedule.answered();
+        assert!(schedule.failed().is_some_and(|wait| wait < ms(600)));
+    }
+
+    #[test]
+    fn the_last_look_is_just_before_the_deadline() {
+        let schedule = Schedule::new(&times());
+        let now = Instant::now();
+        let deadline = now + ms(1000);
+        assert_eq!(schedule.instant(now, ms(400), deadline), now + ms(400));
+        assert_eq!(schedule.instant(now, ms(5000), deadline), now + ms(750));
+        let late = now + ms(800);
+        assert_eq!(schedule.instant(late, ms(5000), deadline), deadline);
+    }
+}

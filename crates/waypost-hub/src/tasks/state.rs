@@ -1,0 +1,336 @@
+//! Waypost's own request states: `wp1.` and an AEAD box.
+//!
+//! Whoever holds one learns nothing from it and cannot change it, and it opens only for the
+//! principal, method and name that it was made for (specification: multi round-trip requests).
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use futures_util::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use waypost_wire::method;
+use waypost_wire::raw::Raw;
+
+use crate::call::Call;
+use crate::error::CallError;
+use crate::keys::{Keys, Purpose};
+use crate::member::Member;
+use crate::registry::now_ms;
+use crate::reply::{End, Event, Reply};
+use crate::tasks::Desk;
+use crate::tasks::handle::is_called;
+
+/// What all of Waypost's states begin with.
+const PREFIX: &str = "wp1.";
+/// Bytes of the random nonce: so many that chance never repeats one.
+const NONCE_LEN: usize = 24;
+/// How long a wrapped state is good; the upstream's own limit is usually shorter.
+const WRAPPED_MS: u64 = 24 * 60 * 60 * 1000;
+/// The member of params and results that carries a state.
+const REQUEST_STATE: &str = "requestState";
+
+/// Seals and opens states.
+pub(crate) struct States(Vec<XChaCha20Poly1305>);
+
+/// The contents of a state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct State {
+    /// The upstream's name.
+    #[serde(rename = "u")]
+    pub(crate) upstream: String,
+    /// Milliseconds since the epoch.
+    #[serde(rename = "e")]
+    pub(crate) expires_ms: u64,
+    #[serde(rename = "k")]
+    pub(crate) kind: Kind,
+}
+
+/// What a state is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// A collapsed task asks its caller.
+    #[serde(rename = "t")]
+    Round(Round),
+    /// A state of the upstream's that looks like one of ours: its JSON text.
+    #[serde(rename = "s")]
+    Wrapped(String),
+}
+
+/// One question of a collapsed task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Round {
+    /// Tells this round from all others, everywhere.
+    #[serde(rename = "r")]
+    pub(crate) id: RoundId,
+    /// The process that made it.
+    #[serde(rename = "p")]
+    pub(crate) issuer: u64,
+    /// The upstream's task id.
+    #[serde(rename = "t")]
+    pub(crate) task: String,
+    /// The upstream's process or session, where its tasks die with one.
+    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
+    pub(crate) instance: Option<String>,
+    /// When the task was made; milliseconds since the epoch.
+    #[serde(rename = "b")]
+    pub(crate) born_ms: u64,
+}
+
+/// The name of a round.
+pub(crate) type RoundId = u128;
+
+/// What a state is tied to without being in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Binding(Vec<u8>);
+
+/// The one answer to every state that cannot be used.
+pub(crate) fn unknown_state() -> CallError {
+    CallError::unknown("unknown or expired request state")
+}
+
+/// Whether a `requestState` has the form of Waypost's own, whoever made it.
+fn looks_ours(state: &Raw) -> bool {
+    state
+        .as_string()
+        .is_some_and(|text| text.starts_with(PREFIX))
+}
+
+/// Looks at the state in a call's params. One of our own for a round is given back, with its
+/// expiry; a wrapped one of the upstream's is put in its place; any other stays.
+///
+/// # Errors
+/// [`unknown_state`] for one that begins like ours and does not open here.
+pub(crate) fn take(
+    states: &States,
+    member: &Member,
+    call: &mut Call,
+) -> Result<Option<(Round, u64)>, CallError> {
+    let text = call.params.string(REQUEST_STATE);
+    let Some(text) = text.filter(|text| text.starts_with(PREFIX)) else {
+        return Ok(None);
+    };
+    let state = states
+        .open(&text, &Binding::of(call))
+        .ok_or_else(unknown_state)?;
+    if !is_called(member, &state.upstream) {
+        return Err(unknown_state());
+    }
+    match state.kind {
+        Kind::Round(round) => Ok(Some((round, state.expires_ms))),
+        Kind::Wrapped(_) if state.expires_ms < now_ms() => Err(unknown_state()),
+        Kind::Wrapped(json) => {
+            let raw = Raw::parse(&json.into()).map_err(|_| unknown_state())?;
+            call.params.set(REQUEST_STATE, raw);
+            Ok(None)
+        }
+    }
+}
+
+/// Wraps an upstream's state that begins like one of ours: unwrapped it would be refused as
+/// forged when it comes back.
+pub(crate) fn wrap_end(states: &States, member: &Member, binding: &Binding, mut end: End) -> End {
+    let End::InputRequired(result) = &mut end else {
+        return end;
+    };
+    let Some(theirs) = result.get(REQUEST_STATE).filter(|raw| looks_ours(raw)) else {
+        return end;
+    };
+    let state = State {
+        upstream: member.name.to_string(),
+        expires_ms: now_ms().saturating_add(WRAPPED_MS),
+        kind: Kind::Wrapped(theirs.text().to_owned()),
+    };
+    if let Some(text) = states.seal(&state, binding) {
+        result.set(REQUEST_STATE, Raw::string(&text));
+    }
+    end
+}
+
+/// [`wrap_end`] for the end of a reply, wherever it comes.
+pub(crate) fn wrap_reply(
+    desk: &Arc<Desk>,
+    member: &Arc<Member>,
+    binding: Binding,
+    reply: Reply,
+) -> Reply {
+    match reply {
+        Reply::End(end) => Reply::End(wrap_end(&desk.states, member, &binding, end)),
+        Reply::Stream(events) => {
+            let (desk, member) = (Arc::clone(desk), Arc::clone(member));
+            let events = events.map(move |event| match event {
+                Ok(Event::End(end)) => {
+                    Ok(Event::End(wrap_end(&desk.states, &member, &binding, end)))
+                }
+                other => other,
+            });
+            Reply::Stream(events.boxed())
+        }
+    }
+}
+
+// === impl Binding ===
+
+impl Binding {
+    /// Principal, method and the name that the call is about.
+    pub(crate) fn of(call: &Call) -> Self {
+        let name = method::name_member(&call.method).and_then(|member| call.params.string(member));
+        let parts = [
+            call.principal.as_str(),
+            &call.method,
+            &name.unwrap_or_default(),
+        ];
+        let mut bytes = PREFIX.as_bytes().to_vec();
+        for part in parts {
+            // The length in front makes the borders unambiguous.
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part.as_bytes());
+        }
+        Self(bytes)
+    }
+}
+
+// === impl States ===
+
+impl States {
+    /// Seals with the first of the keys, opens with all.
+    pub(crate) fn new(keys: &Keys) -> Self {
+        let keys = keys.derive(Purpose::State).into_iter();
+        Self(
+            keys.map(|key| XChaCha20Poly1305::new(&key.into()))
+                .collect(),
+        )
+    }
+
+    /// The text of a state; `None` only when sealing fails, which no input does.
+    pub(crate) fn seal(&self, state: &State, binding: &Binding) -> Option<String> {
+        let plain = serde_json::to_vec(state).ok()?;
+        let nonce: [u8; NONCE_LEN] = rand::random();
+        let payload = Payload {
+            msg: &plain,
+            aad: &binding.0,
+        };
+        let sealed = self
+            .0
+            .first()?
+            .encrypt(&XNonce::from(nonce), payload)
+            .ok()?;
+        let mut bytes = nonce.to_vec();
+        bytes.extend_from_slice(&sealed);
+        Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
+    /// The contents of a state, whether expired or not; `None` for everything that was not made
+    /// with one of the keys for this very binding.
+    pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<State> {
+        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let nonce = XNonce::from(*nonce);
+        let mut opened = self.0.iter().filter_map(|key| {
+            let payload = Payload {
+                msg: sealed,
+                aad: &binding.0,
+            };
+            key.decrypt(&nonce, payload).ok()
+        });
+        serde_json::from_slice(&opened.next()?).ok()
+    }
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "States({} keys)", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use waypost_wire::object::Object;
+
+    use super::*;
+    use crate::call::Principal;
+
+    fn states(bytes: &[u8]) -> States {
+        States::new(&Keys::new(bytes.iter().map(|b| vec![*b; 32]).collect()).unwrap())
+    }
+
+    fn binding(principal: &str, method: &str, name: &str) -> Binding {
+        let member = method::name_member(method).unwrap();
+        let params = Object::from_iter([(member, Raw::string(name))]);
+        let mut call = Call::own(method, params);
+        call.principal = Principal::new(principal);
+        Binding::of(&call)
+    }
+
+    fn state() -> State {
+        State {
+            upstream: "ci".to_owned(),
+            expires_ms: 7,
+            kind: Kind::Round(Round {
+                id: u128::MAX,
+                issuer: u64::MAX,
+                task: "täsk~1".to_owned(),
+                instance: Some("child".to_owned()),
+                born_ms: 3,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_state_opens_only_for_what_it_was_made_for() {
+        let states = states(&[1]);
+        let mine = binding("ann", "tools/call", "build");
+        let text = states.seal(&state(), &mine).unwrap();
+        assert!(text.starts_with("wp1."));
+        assert_eq!(states.open(&text, &mine), Some(state()));
+        for other in [
+            binding("bob", "tools/call", "build"),
+            binding("ann", "prompts/get", "build"),
+            binding("ann", "tools/call", "deploy"),
+            binding("anntools/call", "tools/call", "build"),
+        ] {
+            assert_eq!(states.open(&text, &other), None);
+        }
+    }
+
+    #[test]
+    fn two_states_of_the_same_never_look_alike() {
+        let states = states(&[1]);
+        let mine = binding("ann", "tools/call", "build");
+        assert_ne!(states.seal(&state(), &mine), states.seal(&state(), &mine));
+    }
+
+    #[test]
+    fn the_first_key_seals_states_and_all_open() {
+        let mine = binding("ann", "tools/call", "build");
+        let text = states(&[1]).seal(&state(), &mine).unwrap();
+        assert_eq!(states(&[2, 1]).open(&text, &mine), Some(state()));
+        assert_eq!(states(&[2]).open(&text, &mine), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_character_of_a_state_can_be_changed(at in any::<prop::sample::Index>(), to in "[ -~é]") {
+            let states = states(&[1]);
+            let mine = binding("ann", "tools/call", "build");
+            let text = states.seal(&state(), &mine).unwrap();
+            let mut chars: Vec<_> = text.chars().collect();
+            let at = at.index(chars.len());
+            let to = to.chars().next().unwrap();
+            prop_assume!(chars[at] != to);
+            chars[at] = to;
+            let changed: String = chars.into_iter().collect();
+            prop_assert_eq!(states.open(&changed, &mine), None);
+        }
+
+        #[test]
+        fn text_that_is_no_state_does_not_open(text in "(wp1\\.)?[A-Za-z0-9_-]{0,100}") {
+            let mine = binding("ann", "tools/call", "build");
+            prop_assert_eq!(states(&[1]).open(&text, &mine), None);
+        }
+    }
+}
