@@ -1,1 +1,46 @@
 //! Reaches servers: Streamable HTTP and stdio.
+//!
+//! [`connect`] turns the settings of one upstream into a [`waypost_hub::upstream::Upstream`].
+//! Nothing is opened before the hub asks: an HTTP connection comes with the first request, a child
+//! process with the first `server/discover`.
+
+pub mod core_local;
+pub mod fault;
+pub mod parts;
+
+mod event;
+mod http;
+mod outcome;
+mod probe;
+
+use std::sync::Arc;
+
+use waypost_config::config::{Reach, Upstream as Settings};
+use waypost_hub::upstream::Upstream;
+
+pub use crate::fault::Fault;
+pub use crate::parts::Parts;
+
+/// Makes the connection to one configured upstream.
+///
+/// # Errors
+/// [`Fault`] when the settings cannot work on this machine: no trusted certificates for `https`,
+/// or a header that cannot be sent.
+pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, Fault> {
+    match &settings.reach {
+        Reach::Http { url, headers } => {
+            let http = http::Settings {
+                name: settings.name.as_str().into(),
+                uri: url.uri().clone(),
+                headers: headers
+                    .iter()
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect(),
+                connect_timeout: settings.connect_timeout,
+                connections: settings.max_in_flight,
+            };
+            Ok(Arc::new(http::HttpUpstream::new(http, parts)?))
+        }
+        Reach::Stdio { .. } => Err(Fault::NoCertificates),
+    }
+}

@@ -1,0 +1,155 @@
+//! Why a server gave no answer, before the hub makes a [`CallError`] of it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use waypost_hub::error::{CallError, Kind};
+use waypost_wire::error::Malformed;
+
+/// Why a server gave no answer.
+///
+/// Texts are safe to show: they are made from kinds, never from what a library or a server says,
+/// since those may repeat an address with its query, a header or a body.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Fault {
+    /// The connection did not open; nothing was sent.
+    #[error("{0}")]
+    Connect(ConnectFault),
+    /// The server answered with a status that says why there is no answer.
+    #[error("answered HTTP {status}{}", status_note(*status, *.retry_after))]
+    Status {
+        status: u16,
+        /// `Retry-After`, in seconds.
+        retry_after: Option<u64>,
+    },
+    /// The connection ended first; the call may have run.
+    #[error("closed the connection before the answer was complete")]
+    Closed,
+    /// The event stream ended properly, without an answer in it.
+    #[error("the stream ended without an answer")]
+    NoEnd,
+    /// What came is not HTTP.
+    #[error("answered something that is not HTTP/1.1")]
+    NotHttp,
+    /// The body is neither of the two that the protocol has.
+    #[error("answered with {} instead of JSON or an event stream", content_type(.0.as_deref()))]
+    ContentType(Option<String>),
+    /// More than the limit.
+    #[error("the answer is larger than {limit} bytes")]
+    TooLarge { limit: usize },
+    /// Not a JSON-RPC message.
+    #[error("the answer is not valid: {0}")]
+    Malformed(Malformed),
+    /// A JSON-RPC message, but no answer to this request.
+    #[error("the answer belongs to another request")]
+    WrongAnswer,
+    /// `resultType` is none that the protocol has.
+    #[error("unknown `resultType`")]
+    ResultType,
+    /// `server/discover` was refused by a modern server.
+    #[error("refused `server/discover` with error {code}")]
+    Refused { code: i64 },
+    /// The system has no trusted certificates.
+    #[error(
+        "no trusted certificates on this system\nhint: install the `ca-certificates` package or set `SSL_CERT_FILE`"
+    )]
+    NoCertificates,
+    /// A configured header cannot be sent.
+    #[error("header `{name}` cannot be sent")]
+    Header { name: String },
+}
+
+/// Why a connection did not open.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectFault {
+    #[error("connection refused")]
+    Refused,
+    #[error("no connection within {:?}", .0)]
+    Timeout(Duration),
+    #[error("host not found")]
+    HostNotFound,
+    #[error("host or network unreachable")]
+    Unreachable,
+    #[error("certificate: {0}")]
+    Certificate(&'static str),
+    #[error("the server does not speak TLS")]
+    NotTls,
+    #[error("the TLS handshake failed")]
+    Handshake,
+    #[error("the connection could not be opened")]
+    Other,
+}
+
+impl Fault {
+    /// Whether the server certainly did not execute the call.
+    pub fn not_executed(&self) -> bool {
+        match self {
+            Self::Connect(_) | Self::NoCertificates | Self::Header { .. } => true,
+            // Refused at the door.
+            Self::Status { status, .. } => matches!(status, 401 | 429),
+            Self::Closed
+            | Self::NoEnd
+            | Self::NotHttp
+            | Self::ContentType(_)
+            | Self::TooLarge { .. }
+            | Self::Malformed(_)
+            | Self::WrongAnswer
+            | Self::ResultType
+            | Self::Refused { .. } => false,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Connect(_) => Kind::Unavailable,
+            Self::Status { status, .. } => match status {
+                429 => Kind::Throttled,
+                401 | 403 | 408 | 502..=504 => Kind::Unavailable,
+                _ => Kind::BadUpstream,
+            },
+            Self::Closed
+            | Self::NoEnd
+            | Self::NotHttp
+            | Self::ContentType(_)
+            | Self::TooLarge { .. }
+            | Self::Malformed(_)
+            | Self::WrongAnswer
+            | Self::ResultType
+            | Self::Refused { .. } => Kind::BadUpstream,
+            Self::NoCertificates | Self::Header { .. } => Kind::Internal,
+        }
+    }
+
+    /// The failure as the hub knows it.
+    pub(crate) fn into_call(self, upstream: &Arc<str>) -> CallError {
+        let mut error = CallError::upstream(self.kind(), upstream).detail(self.to_string());
+        if let Self::Status { status, .. } = self {
+            error = error.http_status(status);
+        }
+        if self.not_executed() {
+            error.retryable()
+        } else {
+            error
+        }
+    }
+}
+
+fn status_note(status: u16, retry_after: Option<u64>) -> Cow<'static, str> {
+    match (status, retry_after) {
+        (401, _) => " (credentials are missing or wrong)".into(),
+        (403, _) => " (not allowed)".into(),
+        (404, _) => " (no MCP endpoint at this address)".into(),
+        (300..=399, _) => " (redirects are not followed)".into(),
+        (429 | 503, Some(seconds)) => format!(" (asks to wait {seconds} s)").into(),
+        (429, None) => " (too many requests)".into(),
+        _ => "".into(),
+    }
+}
+
+fn content_type(essence: Option<&str>) -> Cow<'_, str> {
+    match essence {
+        Some(essence) => format!("`{essence}`").into(),
+        None => "no content type".into(),
+    }
+}

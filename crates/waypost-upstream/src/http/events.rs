@@ -1,0 +1,167 @@
+//! An event stream as the answer to a request.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::Stream;
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use waypost_hub::error::CallError;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::reply::{End, Event};
+use waypost_wire::id::Id;
+use waypost_wire::message::{Message, Outcome};
+use waypost_wire::sse::{self, Decoder};
+
+use crate::event::Ignored;
+use crate::fault::Fault;
+use crate::outcome;
+
+/// How long a stream may stay open behind its answer before its connection is given up.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// The notifications of one request and its end. Dropped before the end, it takes the connection
+/// with it, which is how a request is cancelled (specification: transports, cancellation).
+pub(crate) struct Events {
+    /// `None` once the end was read.
+    body: Option<Incoming>,
+    decoder: Decoder,
+    id: Id,
+    upstream: Arc<str>,
+    tasks: Tasks,
+    /// Read before anybody asked.
+    ahead: VecDeque<Event>,
+}
+
+impl Events {
+    pub(crate) fn new(
+        body: Incoming,
+        id: Id,
+        limit: usize,
+        upstream: &Arc<str>,
+        tasks: &Tasks,
+    ) -> Self {
+        Self {
+            body: Some(body),
+            decoder: Decoder::new(limit),
+            id,
+            upstream: Arc::clone(upstream),
+            tasks: tasks.clone(),
+            ahead: VecDeque::new(),
+        }
+    }
+
+    /// Reads what is there already: most calls have their whole answer in the first chunk.
+    pub(crate) async fn glance(&mut self) -> Result<Option<End>, Fault> {
+        let now = std::future::poll_fn(|cx| {
+            Poll::Ready(match self.poll_event(cx) {
+                Poll::Ready(event) => event,
+                Poll::Pending => None,
+            })
+        });
+        match now.await.transpose()? {
+            Some(Event::End(end)) => Ok(Some(end)),
+            Some(event) => {
+                self.ahead.push_back(event);
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Fault>>> {
+        while let Some(body) = &mut self.body {
+            match self.decoder.next_event() {
+                Ok(Some(event)) => match self.read(event) {
+                    Ok(Some(Event::End(end))) => {
+                        self.let_go();
+                        return Poll::Ready(Some(Ok(Event::End(end))));
+                    }
+                    Ok(Some(event)) => return Poll::Ready(Some(Ok(event))),
+                    Ok(None) => continue,
+                    Err(fault) => return self.fail(fault),
+                },
+                Ok(None) => {}
+                Err(large) => return self.fail(Fault::TooLarge { limit: large.limit }),
+            }
+            match ready!(Pin::new(body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data()
+                        && let Err(large) = self.decoder.push(&data)
+                    {
+                        return self.fail(Fault::TooLarge { limit: large.limit });
+                    }
+                }
+                Some(Err(_)) => return self.fail(Fault::Closed),
+                None => return self.fail(Fault::NoEnd),
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Event, Fault>>> {
+        self.body = None;
+        Poll::Ready(Some(Err(fault)))
+    }
+
+    fn read(&self, event: sse::Event) -> Result<Option<Event>, Fault> {
+        // Priming events have an id and no data; keep-alive comments are no events at all.
+        if event.data.is_empty() || event.kind.is_some_and(|kind| kind != "message") {
+            return Ok(None);
+        }
+        let message = Message::parse(&event.data);
+        let message = message.map_err(|unreadable| Fault::Malformed(unreadable.reason))?;
+        match message {
+            Message::Notification(notification) => Ok(Some(Event::Notification(notification))),
+            Message::Response(Some(id), outcome) if id == self.id => {
+                outcome::end(outcome).map(|end| Some(Event::End(end)))
+            }
+            Message::Response(None, error @ Outcome::Error(_)) => {
+                outcome::end(error).map(|end| Some(Event::End(end)))
+            }
+            Message::Response(..) => Ok(self.ignore("other_answer")),
+            // A modern server asks in its result; nothing here could answer this.
+            Message::Request(_) => Ok(self.ignore("request")),
+        }
+    }
+
+    fn ignore(&self, reason: &'static str) -> Option<Event> {
+        let upstream = &self.upstream;
+        Ignored { upstream, reason }.emit();
+        None
+    }
+
+    /// Reads the body's last bytes behind the answer, so that the connection can be used again.
+    fn let_go(&mut self) {
+        let Some(mut body) = self.body.take() else {
+            return;
+        };
+        if body.is_end_stream() {
+            return;
+        }
+        self.tasks.spawn_here(|stop| async move {
+            let drain = async { while let Some(Ok(_)) = body.frame().await {} };
+            tokio::select! {
+                () = drain => {}
+                () = tokio::time::sleep(LINGER) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+impl Stream for Events {
+    type Item = Result<Event, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Some(event) = self.ahead.pop_front() {
+            return Poll::Ready(Some(Ok(event)));
+        }
+        let event = ready!(self.poll_event(cx));
+        Poll::Ready(event.map(|event| event.map_err(|fault| fault.into_call(&self.upstream))))
+    }
+}

@@ -1,0 +1,83 @@
+//! Writes a call as an HTTP request.
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::{Method, Request, Uri};
+use http_body_util::Full;
+use waypost_config::Secret;
+use waypost_hub::call::Call;
+use waypost_wire::header::{self, PARAM_PREFIX};
+use waypost_wire::id::Id;
+use waypost_wire::message;
+use waypost_wire::method;
+
+use crate::fault::Fault;
+
+const METHOD: HeaderName = HeaderName::from_static(header::METHOD);
+const NAME: HeaderName = HeaderName::from_static(header::NAME);
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(header::PROTOCOL_VERSION);
+
+/// Where requests go and what is the same in all of them.
+#[derive(Debug)]
+pub(crate) struct Template {
+    uri: Uri,
+    /// What never changes from call to call, configured headers included.
+    fixed: HeaderMap,
+}
+
+impl Template {
+    /// Prepares requests to `uri` with the configured headers, which win over ours. Those of the
+    /// protocol are never among them: the configuration refuses them.
+    pub(crate) fn new(uri: Uri, configured: &[(String, Secret)]) -> Result<Self, Fault> {
+        let mut fixed = HeaderMap::with_capacity(8 + configured.len());
+        fixed.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let both = HeaderValue::from_static("application/json, text/event-stream");
+        fixed.insert(ACCEPT, both);
+        let agent = concat!("waypost/", env!("CARGO_PKG_VERSION"));
+        fixed.insert(USER_AGENT, HeaderValue::from_static(agent));
+        for (name, value) in configured {
+            let refused = || Fault::Header { name: name.clone() };
+            let mut value = HeaderValue::from_str(value.expose()).map_err(|_| refused())?;
+            value.set_sensitive(true);
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+            fixed.insert(name, value);
+        }
+        Ok(Self { uri, fixed })
+    }
+
+    /// The request for `call`. No header of the caller's is in it but its `Mcp-Param-*`, which
+    /// the hub has made from the arguments.
+    pub(crate) fn request(&self, mut call: Call, id: &Id) -> Request<Full<Bytes>> {
+        let mut headers = self.fixed.clone();
+        put(&mut headers, PROTOCOL_VERSION, &call.meta.protocol_version);
+        put(&mut headers, METHOD, &call.method);
+        let name = method::name_member(&call.method);
+        if let Some(name) = name.and_then(|member| call.params.string(member)) {
+            put(&mut headers, NAME, &name);
+        }
+        for (name, value) in &call.headers.params {
+            if !name.starts_with(PARAM_PREFIX) {
+                continue;
+            }
+            let name = HeaderName::from_bytes(name.as_bytes());
+            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
+                headers.insert(name, value);
+            }
+        }
+        call.meta.put(&mut call.params);
+        let body = message::encode_request(id, &call.method, &call.params);
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = headers;
+        request
+    }
+}
+
+/// Adds `text` in the form that header values have (specification: transports, value encoding).
+fn put(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    // Fails for no text: what is not visible ASCII is encoded.
+    if let Ok(value) = HeaderValue::from_str(&header::encode(text)) {
+        headers.insert(name, value);
+    }
+}

@@ -1,0 +1,184 @@
+//! One server reached by Streamable HTTP.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::ClientConfig;
+use waypost_config::Secret;
+use waypost_hub::call::Call;
+use waypost_hub::error::CallError;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::reply::Reply;
+use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+use waypost_wire::id::Id;
+
+use super::answer::{self, BodyKind};
+use super::connector::Connector;
+use super::events::Events;
+use super::request::Template;
+use crate::core_local::PerCore;
+use crate::fault::{ConnectFault, Fault};
+use crate::parts::Parts;
+use crate::probe::{self, Answered};
+
+/// How long an unused connection is kept. Common servers close theirs after 5 s; a request
+/// written into that moment is lost and, unless nothing of it was sent, must not be repeated.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// The body of an error status is a short JSON-RPC error or of no interest.
+const ERROR_BODY: usize = 1024 * 1024;
+
+/// What of the configuration matters here.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: Arc<str>,
+    pub(crate) uri: Uri,
+    pub(crate) headers: Vec<(String, Secret)>,
+    pub(crate) connect_timeout: Duration,
+    /// Most connections kept unused per core.
+    pub(crate) connections: usize,
+}
+
+/// One server reached by Streamable HTTP.
+pub(crate) struct HttpUpstream {
+    name: Arc<str>,
+    template: Template,
+    clients: PerCore<Client<Connector, Full<Bytes>>>,
+    tls: Option<Arc<ClientConfig>>,
+    connect_timeout: Duration,
+    connections: usize,
+    limit: usize,
+    tasks: Tasks,
+    next_id: AtomicU64,
+}
+
+impl HttpUpstream {
+    pub(crate) fn new(settings: Settings, parts: &Parts) -> Result<Self, Fault> {
+        let tls = match settings.uri.scheme_str() {
+            Some("https") => Some(parts.tls.config()?),
+            _ => None,
+        };
+        Ok(Self {
+            name: settings.name,
+            template: Template::new(settings.uri, &settings.headers)?,
+            clients: PerCore::new(parts.cores),
+            tls,
+            connect_timeout: settings.connect_timeout,
+            connections: settings.connections,
+            limit: parts.response_limit,
+            tasks: parts.tasks.clone(),
+            next_id: AtomicU64::new(1),
+        })
+    }
+
+    fn client(&self) -> &Client<Connector, Full<Bytes>> {
+        self.clients.get_or_init(|| {
+            Client::builder(TokioExecutor::new())
+                .pool_idle_timeout(IDLE)
+                .pool_timer(TokioTimer::new())
+                .pool_max_idle_per_host(self.connections)
+                .build(Connector::new(self.tls.clone(), self.connect_timeout))
+        })
+    }
+
+    /// Sends `call` and reads the head of its answer, or the whole when that is one piece.
+    async fn exchange(&self, call: Call) -> Result<Answered, Fault> {
+        let id = Id::number(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let request = self.template.request(call, &id);
+        // Repeats by itself only what it never began to write.
+        let response = self.client().request(request).await;
+        self.read(response.map_err(|e| send_fault(&e))?, id).await
+    }
+
+    async fn read(&self, response: Response<Incoming>, id: Id) -> Result<Answered, Fault> {
+        let (head, body) = response.into_parts();
+        let (status, headers) = (head.status, &head.headers);
+        if status == StatusCode::UNAUTHORIZED || status.is_redirection() {
+            return Err(answer::status_fault(status, headers));
+        }
+        let reply = match BodyKind::of(headers) {
+            BodyKind::Json => {
+                let limit = if status.is_success() {
+                    self.limit
+                } else {
+                    self.limit.min(ERROR_BODY)
+                };
+                let body = answer::collect(body, limit).await;
+                let body = match body {
+                    Err(_) if !status.is_success() => {
+                        return Err(answer::status_fault(status, headers));
+                    }
+                    body => body?,
+                };
+                Reply::End(answer::end(&body, &id, status, headers)?)
+            }
+            BodyKind::Events => {
+                let mut events = Events::new(body, id, self.limit, &self.name, &self.tasks);
+                match events.glance().await? {
+                    Some(end) => Reply::End(end),
+                    None => Reply::Stream(Box::pin(events)),
+                }
+            }
+            BodyKind::Other if status.is_success() => {
+                return Err(answer::content_type_fault(headers));
+            }
+            BodyKind::Other => return Err(answer::status_fault(status, headers)),
+        };
+        Ok(Answered {
+            status: Some(status),
+            reply,
+        })
+    }
+}
+
+impl Upstream for HttpUpstream {
+    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+        Box::pin(async move { probe::discover(&self.name, |call| self.exchange(call)).await })
+    }
+
+    fn call(&self, call: Call) -> CallFuture<'_> {
+        Box::pin(async move {
+            match self.exchange(call).await {
+                Ok(answered) => Ok(answered.reply),
+                Err(fault) => Err(fault.into_call(&self.name)),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for HttpUpstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may carry a key in its query.
+        f.debug_struct("HttpUpstream")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+fn send_fault(error: &legacy::Error) -> Fault {
+    let mut next: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(cause) = next {
+        if let Some(connect) = cause.downcast_ref::<ConnectFault>() {
+            return Fault::Connect(connect.clone());
+        }
+        if let Some(hyper) = cause.downcast_ref::<hyper::Error>()
+            && hyper.is_parse()
+        {
+            return Fault::NotHttp;
+        }
+        next = cause.source();
+    }
+    if error.is_connect() {
+        return Fault::Connect(ConnectFault::Other);
+    }
+    Fault::Closed
+}

@@ -1,0 +1,67 @@
+//! From a JSON-RPC response to the end of a call.
+
+use waypost_hub::reply::End;
+use waypost_wire::error::Malformed;
+use waypost_wire::message::Outcome;
+use waypost_wire::result::ResultType;
+
+use crate::fault::Fault;
+
+/// The end that a response stands for. Only `resultType` decides: some servers add members of one
+/// kind of result to another.
+pub(crate) fn end(outcome: Outcome) -> Result<End, Fault> {
+    let raw = match outcome {
+        Outcome::Error(error) => return Ok(End::Error(error)),
+        Outcome::Result(raw) => raw,
+    };
+    if !raw.is_object() {
+        return Err(Fault::Malformed(Malformed::Wrong {
+            member: "result",
+            expected: "an object",
+        }));
+    }
+    let result = raw.as_object().map_err(Fault::Malformed)?;
+    match ResultType::of(&result) {
+        ResultType::Complete => Ok(End::Complete(result)),
+        ResultType::InputRequired => Ok(End::InputRequired(result)),
+        ResultType::Task => Ok(End::Task(result)),
+        ResultType::Unknown => Err(Fault::ResultType),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use waypost_wire::raw::Raw;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(result: &'static str, expected: &str) {
+        let raw = Raw::parse(&Bytes::from_static(result.as_bytes())).unwrap();
+        let got = match end(Outcome::Result(raw)) {
+            Ok(End::Complete(_)) => "complete".to_owned(),
+            Ok(End::InputRequired(_)) => "input".to_owned(),
+            Ok(End::Task(_)) => "task".to_owned(),
+            Ok(End::Error(_)) => "error".to_owned(),
+            Err(fault) => fault.to_string(),
+        };
+        assert_eq!(got, expected, "{result}");
+    }
+
+    #[test]
+    fn only_the_result_type_decides() {
+        check(r#"{"content":[],"taskId":"t"}"#, "complete");
+        check(
+            r#"{"resultType":"complete","inputRequests":{}}"#,
+            "complete",
+        );
+        check(r#"{"resultType":"task","content":[]}"#, "task");
+        check(r#"{"resultType":"input_required"}"#, "input");
+        check(r#"{"resultType":"partial"}"#, "unknown `resultType`");
+        check(r#"{"resultType":null}"#, "unknown `resultType`");
+        let not = "the answer is not valid: `result` must be an object";
+        check("[]", not);
+        check("null", not);
+    }
+}

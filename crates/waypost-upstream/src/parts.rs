@@ -1,0 +1,52 @@
+//! What every upstream is given by the program.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::{Arc, OnceLock};
+
+use hyper_rustls::ConfigBuilderExt as _;
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use waypost_hub::lifecycle::Tasks;
+
+use crate::fault::Fault;
+
+/// What every upstream is given by the program; nothing here is global.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// Background work on the control runtime: children live there.
+    pub tasks: Tasks,
+    /// How many data cores there are; see [`crate::core_local`].
+    pub cores: usize,
+    /// Bytes of one message of an upstream.
+    pub response_limit: usize,
+    /// Waypost's own environment, from which children get what they may have.
+    pub env: Arc<BTreeMap<OsString, OsString>>,
+    /// Trusted certificates, loaded when the first `https` upstream needs them.
+    pub tls: Tls,
+}
+
+/// The TLS settings that all upstreams share.
+#[derive(Clone, Debug, Default)]
+pub struct Tls(Arc<OnceLock<Arc<ClientConfig>>>);
+
+impl Tls {
+    /// Settings made elsewhere, with other trusted certificates than the system's.
+    pub fn with_config(config: ClientConfig) -> Self {
+        Self(Arc::new(OnceLock::from(Arc::new(config))))
+    }
+
+    /// The settings; loads the system's trusted certificates the first time.
+    pub(crate) fn config(&self) -> Result<Arc<ClientConfig>, Fault> {
+        if let Some(config) = self.0.get() {
+            return Ok(Arc::clone(config));
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|_| Fault::NoCertificates)?
+            .with_native_roots()
+            .map_err(|_| Fault::NoCertificates)?
+            .with_no_client_auth();
+        Ok(Arc::clone(self.0.get_or_init(|| Arc::new(config))))
+    }
+}

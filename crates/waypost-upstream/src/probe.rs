@@ -1,0 +1,145 @@
+//! Asks a server which era it is of (specification: versioning, backward compatibility).
+//!
+//! Only `server/discover` tells: servers of the session era answer other modern requests without
+//! any handshake.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use http::StatusCode;
+use waypost_hub::call::Call;
+use waypost_hub::error::CallError;
+use waypost_hub::reply::{End, Reply};
+use waypost_hub::upstream::{Discovery, Facts};
+use waypost_wire::code;
+use waypost_wire::error::{ErrorObject, Malformed};
+use waypost_wire::meta;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::version;
+
+use crate::fault::Fault;
+
+/// An answer and, over HTTP, the status it came with.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) status: Option<StatusCode>,
+    pub(crate) reply: Reply,
+}
+
+/// What one answer to the probe means.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    Decided(Discovery),
+    /// The server knows one of our modern versions and asks to be asked with it.
+    Again,
+    /// A modern server that does not describe itself.
+    Refused(i64),
+    /// Says nothing about the era.
+    Undecided(i64),
+}
+
+/// Asks through `send`; once more when the server names a version that we speak.
+pub(crate) async fn discover<S, F>(upstream: &Arc<str>, send: S) -> Result<Discovery, CallError>
+where
+    S: Fn(Call) -> F,
+    F: Future<Output = Result<Answered, Fault>>,
+{
+    let ask = || send(Call::own(method::DISCOVER, Object::new()));
+    let verdict = match judge(ask().await, upstream).await? {
+        Verdict::Again => judge(ask().await, upstream).await?,
+        verdict => verdict,
+    };
+    match verdict {
+        Verdict::Decided(discovery) => Ok(discovery),
+        Verdict::Again => Err(Fault::Refused {
+            code: code::UNSUPPORTED_VERSION,
+        }
+        .into_call(upstream)),
+        Verdict::Refused(code) | Verdict::Undecided(code) => {
+            Err(Fault::Refused { code }.into_call(upstream))
+        }
+    }
+}
+
+async fn judge(
+    answered: Result<Answered, Fault>,
+    upstream: &Arc<str>,
+) -> Result<Verdict, CallError> {
+    let answered = match answered {
+        Ok(answered) => answered,
+        // What a server says to a request that it has no idea of.
+        Err(Fault::Status { status, .. })
+            if matches!(status, 400 | 404 | 405 | 406 | 415 | 422) =>
+        {
+            return Ok(Verdict::Decided(Discovery::Legacy));
+        }
+        Err(fault) => return Err(fault.into_call(upstream)),
+    };
+    let status = answered.status;
+    match answered.reply.into_end().await? {
+        End::Complete(result) => described(&result)
+            .map(Verdict::Decided)
+            .map_err(|malformed| Fault::Malformed(malformed).into_call(upstream)),
+        End::Error(error) => Ok(refused(&error, status)),
+        End::InputRequired(_) | End::Task(_) => Err(Fault::ResultType.into_call(upstream)),
+    }
+}
+
+fn described(result: &Object) -> Result<Discovery, Malformed> {
+    let versions = result.get("supportedVersions");
+    let versions: Vec<String> =
+        versions
+            .and_then(waypost_wire::raw::Raw::decode)
+            .ok_or(Malformed::Wrong {
+                member: "supportedVersions",
+                expected: "a list of strings",
+            })?;
+    // Some servers list the versions of both eras, the old ones first.
+    if !versions.iter().any(|v| version::is_modern(v)) {
+        return Ok(Discovery::Legacy);
+    }
+    let object = |member| match result.get(member) {
+        Some(raw) => raw.as_object(),
+        None => Ok(Object::new()),
+    };
+    Ok(Discovery::Modern(Facts {
+        versions,
+        capabilities: object("capabilities")?,
+        server_info: object(meta::META)?.get(meta::SERVER_INFO).cloned(),
+        instructions: result.string("instructions"),
+    }))
+}
+
+fn refused(error: &ErrorObject, status: Option<StatusCode>) -> Verdict {
+    let code = error.code();
+    match code {
+        code::HEADER_MISMATCH | code::MISSING_CAPABILITY => return Verdict::Refused(code),
+        code::UNSUPPORTED_VERSION => {
+            return match supported(error) {
+                Some(list) if list.iter().any(|v| version::is_modern(v)) => Verdict::Again,
+                // A server of a later modern era is not one of the session era.
+                Some(list) if list.iter().any(|v| version::is_legacy(v)) => {
+                    Verdict::Decided(Discovery::Legacy)
+                }
+                _ => Verdict::Refused(code),
+            };
+        }
+        code::METHOD_NOT_FOUND | code::INVALID_PARAMS => {
+            return Verdict::Decided(Discovery::Legacy);
+        }
+        _ => {}
+    }
+    let undecided = |status: StatusCode| {
+        status.is_server_error() || matches!(status.as_u16(), 401 | 403 | 408 | 429)
+    };
+    if status.is_some_and(undecided) {
+        return Verdict::Undecided(code);
+    }
+    // The codes that servers of the session era refuse unknown openings with are their own.
+    Verdict::Decided(Discovery::Legacy)
+}
+
+fn supported(error: &ErrorObject) -> Option<Vec<String>> {
+    error.data()?.as_object().ok()?.get("supported")?.decode()
+}

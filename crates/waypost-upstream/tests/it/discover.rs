@@ -1,0 +1,169 @@
+//! The era of a server (design: era of an upstream), as servers in the field answer the probe.
+
+use waypost_hub::error::Kind;
+use waypost_hub::upstream::{Discovery, Facts};
+use waypost_wire::raw::Raw;
+
+use crate::fake::{Fake, Step, error, http, result};
+use crate::kit::{in_time, object, upstream};
+
+/// What asking a server with this answer yields: `modern`, `legacy`, or the text of the failure.
+#[track_caller]
+fn check(answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static, expected: &str) {
+    let at = std::panic::Location::caller();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let fake = Fake::always(answer).await;
+        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        let got = match in_time(upstream.discover()).await {
+            Ok(Discovery::Modern(_)) => "modern".to_owned(),
+            Ok(Discovery::Legacy) => "legacy".to_owned(),
+            Err(error) => error.detail.unwrap().into_owned(),
+        };
+        assert_eq!(got, expected, "{at}");
+    });
+}
+
+#[tokio::test]
+async fn a_modern_server_is_known_by_what_it_says() {
+    let fake = Fake::always(|seen| {
+        result(
+            seen,
+            r#"{"resultType":"complete","supportedVersions":["2025-11-25","2026-07-28"],
+                "capabilities":{"tools":{},"extensions":{"x/y":{"n":1.0}}},"instructions":"do \"this\"",
+                "serverInfo":{"name":"ignored"},
+                "_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1"}}}"#,
+        )
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let expected = Facts {
+        versions: vec!["2025-11-25".to_owned(), "2026-07-28".to_owned()],
+        capabilities: object(r#"{"tools":{},"extensions":{"x/y":{"n":1.0}}}"#),
+        server_info: Some(Raw::from(object(r#"{"name":"s","version":"1"}"#))),
+        instructions: Some("do \"this\"".to_owned()),
+    };
+    let got = in_time(upstream.discover()).await.unwrap();
+    assert_eq!(got, Discovery::Modern(expected));
+    let seen = fake.requests().remove(0);
+    assert_eq!(seen.header("mcp-method"), Some("server/discover"));
+    assert_eq!(seen.header("mcp-name"), None);
+    let meta = &seen.body["params"]["_meta"];
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientInfo"]["name"],
+        "waypost"
+    );
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientCapabilities"],
+        serde_json::json!({})
+    );
+}
+
+#[test]
+fn versions_decide() {
+    check(
+        |s| result(s, r#"{"supportedVersions":["2026-07-28"]}"#),
+        "modern",
+    );
+    check(
+        |s| result(s, r#"{"supportedVersions":["2025-11-25"]}"#),
+        "legacy",
+    );
+    check(|s| result(s, r#"{"supportedVersions":[]}"#), "legacy");
+    let wrong = "the answer is not valid: `supportedVersions` must be a list of strings";
+    check(|s| result(s, "{}"), wrong);
+}
+
+#[test]
+fn servers_of_the_session_era_are_known_by_how_they_refuse() {
+    // TypeScript v1.
+    let typescript = r#"{"code":-32000,"message":"Bad Request: Server not initialized"}"#;
+    check(|_| error("400 Bad Request", "null", typescript), "legacy");
+    // Python v1, with an id of its own making.
+    let python = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
+    check(
+        |_| error("400 Bad Request", "\"server-error\"", python),
+        "legacy",
+    );
+    for status in ["200 OK", "400 Bad Request", "404 Not Found", "500 Oops"] {
+        for code in [-32601, -32602] {
+            let body = format!(r#"{{"code":{code},"message":"m"}}"#);
+            check(move |s| error(status, &s.id(), &body), "legacy");
+        }
+    }
+    for status in ["400 A", "404 A", "405 A", "406 A", "415 A"] {
+        check(move |_| http(status, "text/plain", "no"), "legacy");
+    }
+}
+
+#[test]
+fn modern_refusals_are_not_the_session_era() {
+    let refuse = |code: i64, data: &'static str| {
+        move |s: &crate::fake::Seen| {
+            let body = format!(r#"{{"code":{code},"message":"m","data":{data}}}"#);
+            error("400 Bad Request", &s.id(), &body)
+        }
+    };
+    let refused = |code| format!("refused `server/discover` with error {code}");
+    check(refuse(-32020, "{}"), &refused(-32020));
+    check(refuse(-32021, "{}"), &refused(-32021));
+    check(
+        refuse(-32022, r#"{"supported":["2027-01-01"]}"#),
+        &refused(-32022),
+    );
+    check(refuse(-32022, "{}"), &refused(-32022));
+    check(refuse(-32022, r#"{"supported":["2025-11-25"]}"#), "legacy");
+    check(
+        refuse(-32022, r#"{"supported":["2026-07-28"]}"#),
+        &refused(-32022),
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_asks_for_our_version_is_asked_once_more() {
+    let fake = Fake::start(|number, seen| {
+        let answer = if number == 0 {
+            let body = r#"{"code":-32022,"message":"m","data":{"supported":["2026-07-28"]}}"#;
+            error("400 Bad Request", &seen.id(), body)
+        } else {
+            result(seen, r#"{"supportedVersions":["2026-07-28"]}"#)
+        };
+        vec![Step::Send(answer.into_bytes())]
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let got = in_time(upstream.discover()).await.unwrap();
+    assert!(matches!(got, Discovery::Modern(_)));
+    assert_eq!(fake.requests().len(), 2);
+}
+
+#[test]
+fn trouble_decides_nothing() {
+    let page = |status: &'static str| move |_: &crate::fake::Seen| http(status, "text/html", "x");
+    check(
+        page("401 A"),
+        "answered HTTP 401 (credentials are missing or wrong)",
+    );
+    check(page("403 A"), "answered HTTP 403 (not allowed)");
+    check(page("408 A"), "answered HTTP 408");
+    check(page("429 A"), "answered HTTP 429 (too many requests)");
+    check(page("500 A"), "answered HTTP 500");
+    check(page("503 A"), "answered HTTP 503");
+    let internal = r#"{"code":-32603,"message":"m"}"#;
+    check(
+        move |s| error("503 A", &s.id(), internal),
+        "refused `server/discover` with error -32603",
+    );
+}
+
+#[tokio::test]
+async fn credentials_are_named_by_their_status() {
+    let fake = Fake::always(|_| http("401 Unauthorized", "text/plain", "")).await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let error = in_time(upstream.discover()).await.unwrap_err();
+    assert_eq!(error.http_status, Some(401));
+    assert_eq!(error.kind, Kind::Unavailable);
+}

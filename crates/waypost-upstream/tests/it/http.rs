@@ -1,0 +1,521 @@
+//! Calls over Streamable HTTP.
+
+use futures_util::StreamExt as _;
+use waypost_hub::call::Call;
+use waypost_hub::error::Kind;
+use waypost_hub::reply::{End, Event, Reply};
+use waypost_wire::raw::Raw;
+
+use crate::fake::{Fake, STREAM, Step, chunk, error, http, result};
+use crate::kit::{
+    complete, end_of, failure, in_time, object, parts, stream, tool, upstream, upstream_with,
+};
+
+#[tokio::test]
+async fn a_call_carries_exactly_the_headers_of_the_protocol() {
+    let fake = Fake::always(|seen| result(seen, r#"{"resultType":"complete","n":1.0}"#)).await;
+    let settings = format!(
+        "url: '{}?key=canary', headers: {{ X-Team: blue }}",
+        fake.url()
+    );
+    let upstream = upstream(&settings);
+    let mut call = tool("größe");
+    call.headers.params = vec![
+        ("mcp-param-region".to_owned(), "eu".to_owned()),
+        (
+            "authorization".to_owned(),
+            "Bearer of-the-client".to_owned(),
+        ),
+    ];
+    call.meta.progress_token = Some(Raw::string("p"));
+    call.meta.rest.set("traceparent", Raw::string("00-1-2-01"));
+    let got = complete(&*upstream, call).await;
+    assert_eq!(
+        Raw::from(got).text(),
+        r#"{"resultType":"complete","n":1.0}"#
+    );
+
+    let seen = fake.requests().remove(0);
+    assert_eq!(seen.line, "POST /mcp?key=canary HTTP/1.1");
+    let mut names: Vec<_> = seen.headers.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    let expected = [
+        "accept",
+        "content-length",
+        "content-type",
+        "host",
+        "mcp-method",
+        "mcp-name",
+        "mcp-param-region",
+        "mcp-protocol-version",
+        "user-agent",
+        "x-team",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(
+        seen.header("accept"),
+        Some("application/json, text/event-stream")
+    );
+    assert_eq!(seen.header("content-type"), Some("application/json"));
+    assert_eq!(
+        seen.header("host"),
+        Some(&*format!("127.0.0.1:{}", fake.port))
+    );
+    assert_eq!(seen.header("mcp-method"), Some("tools/call"));
+    assert_eq!(seen.header("mcp-name"), Some("=?base64?Z3LDtsOfZQ==?="));
+    assert_eq!(seen.header("mcp-param-region"), Some("eu"));
+    assert_eq!(seen.header("mcp-protocol-version"), Some("2026-07-28"));
+    assert_eq!(seen.header("x-team"), Some("blue"));
+    let meta = &seen.body["params"]["_meta"];
+    assert_eq!(
+        meta["io.modelcontextprotocol/protocolVersion"],
+        "2026-07-28"
+    );
+    assert_eq!(
+        meta["io.modelcontextprotocol/clientCapabilities"],
+        serde_json::json!({})
+    );
+    assert_eq!(meta["progressToken"], "p");
+    assert_eq!(meta["traceparent"], "00-1-2-01");
+    assert_eq!(seen.body["params"]["name"], "größe");
+}
+
+#[tokio::test]
+async fn configured_headers_win() {
+    let fake = Fake::always(|seen| result(seen, "{}")).await;
+    let upstream = upstream(&format!(
+        "url: '{}', headers: {{ User-Agent: me }}",
+        fake.url()
+    ));
+    complete(&*upstream, tool("t")).await;
+    assert_eq!(fake.requests().remove(0).header("user-agent"), Some("me"));
+}
+
+#[tokio::test]
+async fn calls_share_a_connection_and_no_id() {
+    let fake = Fake::always(|seen| result(seen, "{}")).await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    for _ in 0..5 {
+        complete(&*upstream, tool("t")).await;
+    }
+    let seen = fake.requests();
+    assert!(seen.iter().all(|seen| seen.connection == 0));
+    let mut ids: Vec<_> = seen.iter().map(crate::fake::Seen::id).collect();
+    ids.dedup();
+    assert_eq!(ids.len(), 5);
+}
+
+#[tokio::test]
+async fn the_result_type_alone_makes_the_end() {
+    let fake = Fake::always(|seen| {
+        let kind = seen.body["params"]["name"].as_str().unwrap();
+        result(seen, &format!(r#"{{"resultType":"{kind}","content":[]}}"#))
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let ends = ["complete", "input_required", "task"];
+    for (name, index) in ends.into_iter().zip(0..) {
+        let end = end_of(&*upstream, tool(name)).await.unwrap();
+        let got = match end {
+            End::Complete(_) => 0,
+            End::InputRequired(_) => 1,
+            End::Task(_) => 2,
+            End::Error(_) => 3,
+        };
+        assert_eq!(got, index);
+    }
+    let error = end_of(&*upstream, tool("partial")).await.unwrap_err();
+    assert_eq!(error.kind, Kind::BadUpstream);
+    assert_eq!(error.to_string(), "upstream `u`: unknown `resultType`");
+}
+
+#[tokio::test]
+async fn errors_of_the_server_are_answers_at_any_status() {
+    let cases: [(&str, Option<&str>); 7] = [
+        ("200 OK", None),
+        ("400 Bad Request", None),
+        ("404 Not Found", None),
+        ("500 Internal Server Error", None),
+        ("400 Bad Request", Some("null")),
+        ("400 Bad Request", Some("\"server-error\"")),
+        ("200 OK", Some("null")),
+    ];
+    for (status, id) in cases {
+        let fake = Fake::always(move |seen| {
+            let own = seen.id();
+            let body = r#"{"code":-32602,"message":"m","data":{"x":1.0}}"#;
+            error(status, id.unwrap_or(&own), body)
+        })
+        .await;
+        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        match end_of(&*upstream, tool("t")).await {
+            Ok(End::Error(error)) => {
+                assert_eq!(
+                    error.raw().text(),
+                    r#"{"code":-32602,"message":"m","data":{"x":1.0}}"#
+                );
+            }
+            other => panic!("{status} {id:?}: {other:?}"),
+        }
+    }
+}
+
+/// The failure that answering these bytes and closing must become.
+#[track_caller]
+fn check(answer: &str, kind: Kind, retryable: bool, detail: &str) {
+    let answer = answer.to_owned();
+    let at = std::panic::Location::caller();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let script = answer.clone();
+        let fake = Fake::start(move |_, seen| {
+            vec![
+                Step::Send(script.replace("{id}", &seen.id()).into_bytes()),
+                Step::Close,
+            ]
+        })
+        .await;
+        let settings = format!(
+            "url: '{}?api_key=canary', headers: {{ Authorization: Bearer canary }}",
+            fake.url()
+        );
+        let mut parts = parts();
+        parts.response_limit = 2000;
+        let upstream = upstream_with(&settings, &parts);
+        let error = failure(&*upstream).await;
+        assert_eq!(error.detail.as_deref(), Some(detail), "{at}");
+        assert_eq!((error.kind, error.retryable), (kind, retryable), "{at}");
+        let all = format!("{error} {error:?} {upstream:?}");
+        assert!(
+            !all.contains("canary") && !all.contains("body-text"),
+            "{at}: {all}"
+        );
+        assert_eq!(fake.requests().len(), 1, "{at}: sent again");
+    });
+}
+
+#[test]
+fn r36_statuses_become_plain_words_without_secrets() {
+    let page = |status: &str| http(status, "text/html", "<p>body-text canary</p>");
+    let note = "answered HTTP 401 (credentials are missing or wrong)";
+    check(&page("401 Unauthorized"), Kind::Unavailable, true, note);
+    let own = error(
+        "401 Unauthorized",
+        "{id}",
+        r#"{"code":-32001,"message":"body-text"}"#,
+    );
+    check(&own, Kind::Unavailable, true, note);
+    check(
+        &page("403 Forbidden"),
+        Kind::Unavailable,
+        false,
+        "answered HTTP 403 (not allowed)",
+    );
+    let note = "answered HTTP 404 (no MCP endpoint at this address)";
+    check(&page("404 Not Found"), Kind::BadUpstream, false, note);
+    let note = "answered HTTP 302 (redirects are not followed)";
+    let moved =
+        "HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/canary\r\ncontent-length: 0\r\n\r\n";
+    check(moved, Kind::BadUpstream, false, note);
+    check(
+        &page("429 Slow"),
+        Kind::Throttled,
+        true,
+        "answered HTTP 429 (too many requests)",
+    );
+    let wait = "HTTP/1.1 429 Slow\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n";
+    check(
+        wait,
+        Kind::Throttled,
+        true,
+        "answered HTTP 429 (asks to wait 7 s)",
+    );
+    check(
+        &page("500 Oops"),
+        Kind::BadUpstream,
+        false,
+        "answered HTTP 500",
+    );
+    check(
+        &page("502 Bad Gateway"),
+        Kind::Unavailable,
+        false,
+        "answered HTTP 502",
+    );
+    // Not JSON-RPC, whatever the header says.
+    let json = http("503 Busy", "application/json", r#"{"error":"body-text"}"#);
+    check(&json, Kind::Unavailable, false, "answered HTTP 503");
+}
+
+#[test]
+fn answers_that_are_not_the_protocol_say_what_they_are() {
+    let json = |body: &str| http("200 OK", "application/json", body);
+    let bad = |answer: &str, detail: &str| check(answer, Kind::BadUpstream, false, detail);
+    let not_valid = "the answer is not valid: not valid JSON at line 1, column 16";
+    bad(&json("{\"jsonrpc\":\"2.0\""), not_valid);
+    bad(
+        &json("[]"),
+        "the answer is not valid: batches are not supported, send one message per request",
+    );
+    let other = "the answer belongs to another request";
+    bad(&json(r#"{"jsonrpc":"2.0","id":"x","result":{}}"#), other);
+    bad(&json(r#"{"jsonrpc":"2.0","method":"body-text"}"#), other);
+    let html = "answered with `text/html` instead of JSON or an event stream";
+    bad(
+        &http("200 OK", "text/html; charset=utf-8", "<p>body-text</p>"),
+        html,
+    );
+    let none = "answered with no content type instead of JSON or an event stream";
+    bad("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n", none);
+    let closed = "closed the connection before the answer was complete";
+    bad("", closed);
+    bad("HTTP/1.1 200 OK\r\n", closed);
+    bad(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n{",
+        closed,
+    );
+    bad(&format!("{STREAM}5\r\nda"), closed);
+    bad(
+        &format!("{STREAM}0\r\n\r\n"),
+        "the stream ended without an answer",
+    );
+    bad(
+        "SSH-2.0-OpenSSH_9.9 body-text\r\n",
+        "answered something that is not HTTP/1.1",
+    );
+    let long = "x".repeat(3000);
+    let large = "the answer is larger than 2000 bytes";
+    bad(
+        &json(&format!(
+            r#"{{"jsonrpc":"2.0","id":{{id}},"result":{{"a":"{long}"}}}}"#
+        )),
+        large,
+    );
+    let unannounced = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{}{}",
+        chunk(&long[..1500]),
+        chunk(&long[..1500])
+    );
+    bad(&unannounced, large);
+    bad(
+        &format!("{STREAM}{}", chunk(&format!("data: {long}\n"))),
+        large,
+    );
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_retryable_and_says_so() {
+    let unused = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = unused.local_addr().unwrap().port();
+    drop(unused);
+    let upstream = upstream(&format!(
+        "url: 'http://127.0.0.1:{port}/mcp?api_key=canary'"
+    ));
+    let error = failure(&*upstream).await;
+    assert_eq!(error.to_string(), "upstream `u`: connection refused");
+    assert_eq!((error.kind, error.retryable), (Kind::Unavailable, true));
+}
+
+#[tokio::test]
+async fn a_host_that_does_not_exist_is_called_so() {
+    let upstream = upstream("url: 'http://no-such-host.invalid/mcp'");
+    let error = failure(&*upstream).await;
+    assert_eq!(error.to_string(), "upstream `u`: host not found");
+    assert!(error.retryable);
+}
+
+#[tokio::test]
+async fn a_closed_idle_connection_is_replaced() {
+    let fake =
+        Fake::start(|_, seen| vec![Step::Send(result(seen, "{}").into_bytes()), Step::Close]).await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    for expected in 1..=3 {
+        complete(&*upstream, tool("t")).await;
+        assert_eq!(fake.requests().len(), expected);
+        // Lets the client see that the server closed.
+        tokio::task::yield_now().await;
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+}
+
+fn event(seen: &crate::fake::Seen, member: &str) -> String {
+    format!(
+        "event: message\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{},{member}}}\n\n",
+        seen.id()
+    )
+}
+
+const PROGRESS: &str = "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progress\":1}}\n\n";
+
+#[tokio::test]
+async fn notifications_come_before_the_end_however_the_bytes_are_cut() {
+    for (size, ends) in [(1, "\n"), (3, "\r\n"), (7, "\r"), (100_000, "\r\n")] {
+        let fake = Fake::start(move |_, seen| {
+            let body = format!(
+                ": comment\n\nid: 7\nretry: 500\ndata:\n\n{PROGRESS}event: other\ndata: x\n\n\
+                 data: {{\"jsonrpc\":\"2.0\",\"id\":\"z\",\"method\":\"roots/list\"}}\n\n\
+                 data: {{\"jsonrpc\":\"2.0\",\"id\":\"z\",\"result\":{{}}}}\n\n{PROGRESS}{}",
+                event(seen, r#""result":{"text":"日本🦀"}"#)
+            );
+            let body = body.replace('\n', ends);
+            let mut answer = STREAM.to_owned().into_bytes();
+            for piece in body.as_bytes().chunks(size) {
+                answer.extend(format!("{:x}\r\n", piece.len()).into_bytes());
+                answer.extend(piece);
+                answer.extend(b"\r\n");
+            }
+            answer.extend(b"0\r\n\r\n");
+            vec![Step::Pieces(answer, size)]
+        })
+        .await;
+        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        let reply = in_time(upstream.call(tool("t"))).await.unwrap();
+        let mut events = reply.into_stream();
+        let mut got = Vec::new();
+        while let Some(event) = in_time(events.next()).await {
+            got.push(match event.unwrap() {
+                Event::Notification(notification) => notification.method,
+                Event::End(End::Complete(result)) => result.string("text").unwrap(),
+                Event::End(other) => panic!("{other:?}"),
+            });
+        }
+        assert_eq!(
+            got,
+            ["notifications/progress", "notifications/progress", "日本🦀"]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_connection_survives_a_finished_stream() {
+    let fake = Fake::start(|_, seen| {
+        let answer = format!("{STREAM}{}0\r\n\r\n", chunk(&event(seen, r#""result":{}"#)));
+        vec![Step::Send(answer.into_bytes())]
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    for _ in 0..5 {
+        complete(&*upstream, tool("t")).await;
+        // The last bytes are read behind the caller's back.
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    assert!(fake.requests().iter().all(|seen| seen.connection == 0));
+}
+
+#[tokio::test]
+async fn dropping_a_call_closes_its_connection() {
+    let fake = Fake::start(|_, _| vec![Step::Hang]).await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let mut gone = fake.gone.clone();
+    tokio::select! {
+        reply = upstream.call(tool("t")) => panic!("{reply:?}"),
+        () = async { while fake.requests().is_empty() { tokio::task::yield_now().await } } => {}
+    }
+    in_time(gone.wait_for(|gone| *gone == 1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn dropping_a_stream_closes_its_connection() {
+    let fake = Fake::start(|_, _| {
+        vec![
+            Step::Send(format!("{STREAM}{}", chunk(PROGRESS)).into_bytes()),
+            Step::Hang,
+        ]
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let mut gone = fake.gone.clone();
+    let reply = in_time(upstream.call(tool("t"))).await.unwrap();
+    let mut events = stream(reply);
+    let first = in_time(events.next()).await.unwrap().unwrap();
+    assert!(matches!(first, Event::Notification(_)));
+    assert_eq!(*gone.borrow(), 0);
+    drop(events);
+    in_time(gone.wait_for(|gone| *gone == 1)).await.unwrap();
+    // And the next call opens another.
+    drop(
+        tokio::time::timeout(
+            std::time::Duration::from_millis(500),
+            upstream.call(tool("t")),
+        )
+        .await,
+    );
+    assert_eq!(fake.requests().last().unwrap().connection, 1);
+}
+
+#[tokio::test]
+async fn r37_a_slow_call_holds_nobody_up() {
+    let fake = Fake::start(|_, seen| match seen.body["params"]["name"].as_str() {
+        Some("slow") => vec![Step::Hang],
+        _ => vec![Step::Send(result(seen, r#"{"quick":true}"#).into_bytes())],
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let slow = upstream.call(tool("slow"));
+    tokio::pin!(slow);
+    let quick = async {
+        for _ in 0..100 {
+            complete(&*upstream, tool("quick")).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        reply = &mut slow => panic!("{reply:?}"),
+        () = quick => {}
+    }
+}
+
+#[tokio::test]
+async fn r55_big_answers_arrive_whole_in_small_pieces() {
+    for size in [1 << 20, 16 << 20] {
+        let fake = Fake::start(move |_, seen| {
+            let text = "é".repeat(size / 2);
+            let answer = result(seen, &format!(r#"{{"text":"{text}"}}"#)).into_bytes();
+            vec![Step::Pieces(answer, 8191)]
+        })
+        .await;
+        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        let got = complete(&*upstream, tool("t")).await;
+        assert_eq!(got.get("text").unwrap().as_bytes().len(), size + 2);
+    }
+}
+
+#[tokio::test]
+async fn other_methods_carry_their_own_names() {
+    let fake = Fake::always(|seen| result(seen, "{}")).await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    for (method, params, name) in [
+        (
+            "resources/read",
+            r#"{"uri":"file:///a b"}"#,
+            Some("file:///a b"),
+        ),
+        ("prompts/get", r#"{"name":"p"}"#, Some("p")),
+        (
+            "tasks/get",
+            r#"{"taskId":"=?base64?x?="}"#,
+            Some("=?base64?PT9iYXNlNjQ/eD89?="),
+        ),
+        ("tools/list", "{}", None),
+    ] {
+        complete(&*upstream, Call::own(method, object(params))).await;
+        let seen = fake.requests().pop().unwrap();
+        assert_eq!(seen.header("mcp-method"), Some(method));
+        assert_eq!(seen.header("mcp-name"), name);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_the_first_chunk_needs_no_stream() {
+    let fake = Fake::start(|_, seen| {
+        let answer = format!("{STREAM}{}0\r\n\r\n", chunk(&event(seen, r#""result":{}"#)));
+        vec![Step::Send(answer.into_bytes())]
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let reply = in_time(upstream.call(tool("t"))).await.unwrap();
+    assert!(matches!(reply, Reply::End(End::Complete(_))), "{reply:?}");
+}
