@@ -15,7 +15,8 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn open(state: Option<&Path>) -> Result<Self> {
         let (root, temporary) = match state {
-            Some(path) => (path.to_owned(), false),
+            // The worker process changes into it: a relative path would then lead elsewhere.
+            Some(path) => (std::path::absolute(path)?, false),
             None => {
                 let name = format!("waypost-demo-{}", uuid::Uuid::new_v4().simple());
                 (std::env::temp_dir().join(name), true)
@@ -78,5 +79,21 @@ impl Drop for Files {
         {
             tracing::debug!(%error, "the temporary state was not removed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workers_directory_is_absolute_whatever_was_configured() {
+        let state = tempfile::tempdir().expect("a directory");
+        let here = std::env::current_dir().expect("a directory");
+        let up: PathBuf = here.components().skip(1).map(|_| "..").collect();
+        let relative = up.join(state.path().strip_prefix("/").expect("an absolute path"));
+        let files = Files::open(Some(&relative)).expect("state");
+        assert!(files.job("id").is_absolute());
+        assert!(state.path().join("tasks").is_dir());
     }
 }
