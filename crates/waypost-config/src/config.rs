@@ -13,7 +13,6 @@ use crate::secret::{Secret, Url};
 
 /// A configuration in which everything has been checked.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Config {
     /// Where the MCP endpoint listens.
     pub listen: SocketAddr,
@@ -179,7 +178,6 @@ pub struct ExposedExtension {
 
 /// A server behind Waypost.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct Upstream {
     /// Its identity.
     pub name: String,

@@ -10,25 +10,21 @@ use crate::node::{Kind, Node};
 use crate::path::KeyPath;
 use crate::problem::{Problem, Severity};
 
-/// The trees of the files that the main file (the only one in `main`) includes, in its order.
-pub(crate) fn files(main: &[Node], folder: &Path, problems: &mut Vec<Problem>) -> Vec<Node> {
+/// The trees of the files that the main file includes, in its order.
+pub(crate) fn files(main: &Node, folder: &Path, problems: &mut Vec<Problem>) -> Vec<Node> {
     let mut layers = Vec::new();
     let at = KeyPath::default().key("include");
-    let items = main
-        .iter()
-        .filter_map(|node| node.get("include"))
-        .filter_map(|entry| match &entry.value.kind {
-            Kind::List(items) => Some(items),
-            _ => None,
-        });
-    for (index, item) in items.flatten().enumerate() {
+    let Some(Kind::List(items)) = main.get("include").map(|entry| &entry.value.kind) else {
+        return layers;
+    };
+    for (index, item) in items.iter().enumerate() {
         let Kind::Scalar(scalar) = &item.kind else {
             continue;
         };
         let at = at.index(index);
         for path in paths(&scalar.text, folder, item, &at, problems) {
             let layer = load::file(&path, &at, Some(&item.place), problems);
-            check(&layer, main.iter().chain(&layers), problems);
+            check(&layer, std::iter::once(main).chain(&layers), problems);
             layers.push(layer);
         }
     }

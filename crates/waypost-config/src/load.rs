@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::compile;
 use crate::config::Config;
@@ -11,7 +12,7 @@ use crate::layers;
 use crate::node::{Entry, Kind, Node, Place};
 use crate::path::KeyPath;
 use crate::problem::{Problem, Severity};
-use crate::sources::Sources;
+use crate::sources::{self, Sources};
 use crate::yaml;
 
 /// The largest configuration file, in bytes.
@@ -19,7 +20,6 @@ const MAX_FILE: u64 = 4 << 20;
 
 /// A configuration, and what is odd about it.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Loaded {
     /// The checked configuration.
     pub config: Config,
@@ -42,23 +42,28 @@ pub fn load(sources: &Sources) -> Result<Loaded, Vec<Problem>> {
         used: BTreeSet::new(),
     };
 
-    let mut layers = vec![main_file(sources, &mut problems)];
-    let included = include::files(&layers, &folder, &mut problems);
-    layers.extend(included);
+    let mut main = main_file(sources, &mut problems);
+    values.expand(&mut main, &KeyPath::default(), &mut problems);
+    let mut layers = include::files(&main, &folder, &mut problems);
     for layer in &mut layers {
         values.expand(layer, &KeyPath::default(), &mut problems);
     }
+    layers.insert(0, main);
+    let files: Vec<_> = layers
+        .iter()
+        .map(|layer| Arc::clone(&layer.place.source))
+        .collect();
+
     let mut settings = sources.env_settings();
     settings.retain(|(name, path)| known_setting(name, path, &values.used, &mut problems));
-    layers.push(sources.env_layer(&settings));
-    layers.push(sources.flag_layer());
+    layers.extend(sources.env_layers(&settings));
+    layers.extend(sources.flag_layers());
     layers.iter_mut().for_each(long_forms);
 
     let root = layers::merge(&layers).unwrap_or_else(|| Node::empty(Place::of(&sources.name())));
-    let compiled = compile::compile(&root, &folder);
-    let (config, more) = compiled;
+    let (config, more) = compile::compile(&root, &folder);
     problems.extend(more);
-    problems.sort_by_key(order);
+    problems.sort_by_key(|problem| order(problem, &files));
     let failed = problems
         .iter()
         .any(|problem| problem.severity == Severity::Error);
@@ -165,9 +170,12 @@ fn known_setting(
     used: &BTreeSet<String>,
     problems: &mut Vec<Problem>,
 ) -> bool {
-    let known = path.first().is_some_and(|key| compile::is_top_level(key));
+    // Files are read before the environment, so `include` cannot come from there.
+    let known = path
+        .first()
+        .is_some_and(|key| key != "include" && compile::is_top_level(key));
     if !known && !used.contains(name) {
-        let place = Place::of(&format!("environment variable `{name}`"));
+        let place = Place::of(&sources::env_source(name));
         let what = "this variable names no setting and is ignored";
         let hint = "parts of a key are joined with two underscores: `WAYPOST_FRONT__KEEP_ALIVE`";
         let problem = Problem::new(Severity::Warning, Some(&place), &KeyPath::default(), what);
@@ -177,9 +185,14 @@ fn known_setting(
 }
 
 /// By file and line; what is in no file comes last.
-fn order(problem: &Problem) -> (bool, usize, usize) {
+fn order(problem: &Problem, files: &[Arc<str>]) -> (usize, usize, usize) {
+    let file = problem.file.as_deref();
+    let file = files
+        .iter()
+        .position(|known| Some(&**known) == file)
+        .unwrap_or(files.len());
     (
-        problem.line.is_none(),
+        file,
         problem.line.unwrap_or_default(),
         problem.column.unwrap_or_default(),
     )

@@ -10,7 +10,6 @@ use crate::path::KeyPath;
 /// Never holds a value that came from the environment, a file or a flag. `Display` prints one
 /// line, and a second one with the hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Problem {
     /// Whether Waypost can run all the same.
     pub severity: Severity,
@@ -44,6 +43,8 @@ pub(crate) struct Report<'a> {
     problems: Vec<Problem>,
     /// What was already refused, so that nothing is said about its absence.
     refused: Vec<KeyPath>,
+    /// What is there but has no usable value, so that nothing is concluded from it.
+    unsound: Vec<KeyPath>,
 }
 
 // === impl Problem ===
@@ -113,6 +114,7 @@ impl<'a> Report<'a> {
             root,
             problems: Vec::new(),
             refused: Vec::new(),
+            unsound: Vec::new(),
         }
     }
 
@@ -158,6 +160,16 @@ impl<'a> Report<'a> {
         self.root
             .find(at)
             .is_some_and(|(_, node)| node.is_expanded())
+    }
+
+    /// Whether the key has the value that was written, or its default: nothing was wrong with it.
+    pub(crate) fn is_sound(&self, at: &KeyPath) -> bool {
+        !self.refused.contains(at) && !self.unsound.contains(at)
+    }
+
+    /// Says that a key's value stands for nothing.
+    pub(crate) fn set_unsound(&mut self, at: &KeyPath) {
+        self.unsound.push(at.clone());
     }
 
     pub(crate) fn has_errors(&self) -> bool {

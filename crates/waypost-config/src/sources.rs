@@ -95,28 +95,31 @@ impl Sources {
         names.map(|name| (name.clone(), env_path(name))).collect()
     }
 
-    pub(crate) fn env_layer(&self, settings: &[(String, Vec<String>)]) -> Node {
-        let mut root = Node::empty(Place::of("the environment"));
-        for (name, path) in settings {
+    /// One tree for each setting of the environment, so that short and long forms merge.
+    pub(crate) fn env_layers(&self, settings: &[(String, Vec<String>)]) -> Vec<Node> {
+        let layer = |(name, path): &(String, Vec<String>)| {
             let value = self.env.get(name).map_or("", String::as_str);
-            insert(
-                &mut root,
-                path,
-                outside(&format!("environment variable `{name}`"), value),
-            );
-        }
-        root
+            outside(&env_source(name), path, value)
+        };
+        settings.iter().map(layer).collect()
     }
 
-    pub(crate) fn flag_layer(&self) -> Node {
-        let mut root = Node::empty(Place::of("the command line"));
-        for (key, value) in &self.flags {
+    pub(crate) fn flag_layers(&self) -> Vec<Node> {
+        let layer = |(key, value): &(String, String)| {
             let path: Vec<_> = key.split('.').map(str::to_owned).collect();
-            let flag = format!("flag `--{}`", key.replace(['.', '_'], "-"));
-            insert(&mut root, &path, outside(&flag, value));
-        }
-        root
+            outside(
+                &format!("flag `--{}`", key.replace(['.', '_'], "-")),
+                &path,
+                value,
+            )
+        };
+        self.flags.iter().map(layer).collect()
     }
+}
+
+/// What problems call a variable.
+pub(crate) fn env_source(name: &str) -> String {
+    format!("environment variable `{name}`")
 }
 
 impl std::fmt::Debug for Sources {
@@ -173,47 +176,23 @@ fn is_kubernetes(name: &str) -> bool {
             .is_some_and(|p| matches!(p, "TCP" | "UDP" | "SCTP"))
 }
 
-fn outside(source: &str, value: &str) -> Node {
+/// A value from outside the file, in the maps that lead to it.
+fn outside(source: &str, path: &[String], value: &str) -> Node {
+    let place = Place::of(source);
     let scalar = Scalar {
         text: value.to_owned(),
         style: Style::Outside,
         expanded: false,
     };
-    Node::new(Place::of(source), Kind::Scalar(scalar))
-}
-
-/// Puts a value at a path, making the maps on the way. Where a value stands in the way, the map
-/// takes its place; the later setting wins.
-fn insert(root: &mut Node, path: &[String], value: Node) {
-    let Some((key, rest)) = path.split_first() else {
-        return;
-    };
-    let place = value.place.clone();
-    if !matches!(root.kind, Kind::Map(_)) {
-        root.kind = Kind::Map(Vec::new());
-    }
-    let Kind::Map(entries) = &mut root.kind else {
-        return;
-    };
-    let index = entries
-        .iter()
-        .position(|entry| &entry.key == key)
-        .unwrap_or_else(|| {
-            entries.push(Entry {
-                key: key.clone(),
-                place: place.clone(),
-                value: Node::empty(place),
-            });
-            entries.len() - 1
-        });
-    let Some(entry) = entries.get_mut(index) else {
-        return;
-    };
-    if rest.is_empty() {
-        entry.value = value;
-    } else {
-        insert(&mut entry.value, rest, value);
-    }
+    let leaf = Node::new(place.clone(), Kind::Scalar(scalar));
+    path.iter().rev().fold(leaf, |value, key| {
+        let entry = Entry {
+            key: key.clone(),
+            place: place.clone(),
+            value,
+        };
+        Node::new(place.clone(), Kind::Map(vec![entry]))
+    })
 }
 
 #[cfg(test)]

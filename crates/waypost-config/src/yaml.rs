@@ -15,7 +15,7 @@ use crate::problem::Problem;
 /// How deep lists and maps may nest.
 const MAX_DEPTH: usize = 32;
 /// How many values a file may unfold to, aliases followed.
-const MAX_NODES: usize = 50_000;
+const MAX_NODES: usize = 20_000;
 
 /// Parses one document. An empty text is an empty map.
 ///

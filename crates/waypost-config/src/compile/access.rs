@@ -35,8 +35,11 @@ pub(super) fn address(text: &str, at: &KeyPath, report: &mut Report<'_>) -> Sock
 
 /// Refuses what would let strangers in without the operator having said so.
 pub(super) fn exposure(raw: &Raw, listen: SocketAddr, admin: SocketAddr, report: &mut Report<'_>) {
-    let at = KeyPath::default().key("listen");
-    if !listen.ip().is_loopback() && raw.auth.keys.is_empty() && !raw.insecure {
+    let top = KeyPath::default();
+    let (at, auth) = (top.key("listen"), top.key("auth"));
+    let open =
+        raw.auth.keys.is_empty() && report.is_sound(&auth) && report.is_sound(&auth.key("keys"));
+    if !listen.ip().is_loopback() && open && !raw.insecure {
         let what = format!(
             "{} can be reached from other machines, and there are no `auth.keys`",
             report.show(&at, &listen.to_string())
@@ -46,7 +49,7 @@ pub(super) fn exposure(raw: &Raw, listen: SocketAddr, admin: SocketAddr, report:
         report.error_hint(&at, what, hint);
     }
     if listen == admin && listen.port() != 0 {
-        let at = KeyPath::default().key("admin").key("listen");
+        let at = top.key("admin").key("listen");
         report.error_hint(
             &at,
             "the same address as `listen`",

@@ -45,6 +45,7 @@ pub(super) fn parsed<T>(
                 hint
             };
             report.error_hint(at, format!("{what}: {shown}"), hint);
+            report.set_unsound(at);
             None
         }
     }
@@ -178,7 +179,10 @@ pub(super) fn tasks(raw: &RawTasks, at: &KeyPath, report: &mut Report<'_>) -> Ta
         max_wait: duration(&raw.max_wait, &at.key("max_wait"), report),
         input_wait: duration(&raw.input_wait, &at.key("input_wait"), report),
     };
-    if times.poll_least > times.poll_most {
+    let both = ["poll_least", "poll_most"]
+        .iter()
+        .all(|key| report.is_sound(&at.key(key)));
+    if both && times.poll_least > times.poll_most {
         report.error_hint(
             &at.key("poll_least"),
             "longer than `tasks.poll_most`",

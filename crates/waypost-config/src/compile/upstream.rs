@@ -67,7 +67,7 @@ fn one(
     }
     let timeout_ceiling =
         settings::duration(&raw.timeout_ceiling, &at.key("timeout_ceiling"), report);
-    if timeout > timeout_ceiling {
+    if report.is_sound(&at.key("timeout_ceiling")) && timeout > timeout_ceiling {
         let hint = "raise `timeout_ceiling` as well";
         report.error_hint(&at.key("timeout"), "longer than `timeout_ceiling`", hint);
     }
@@ -165,7 +165,7 @@ fn glob(pattern: &str, at: &KeyPath, report: &mut Report<'_>) {
 fn transport(raw: &RawMcpServer, at: &KeyPath, report: &mut Report<'_>) {
     for (key, value) in [("type", &raw.kind), ("transport", &raw.transport)] {
         let Some(value) = value else { continue };
-        let at = at.key(key);
+        let (at, parent) = (at.key(key), at);
         let (wanted, present) = match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
             "stdio" => ("command", raw.server.command.is_some()),
             "http" | "streamablehttp" => ("url", raw.server.url.is_some()),
@@ -181,7 +181,7 @@ fn transport(raw: &RawMcpServer, at: &KeyPath, report: &mut Report<'_>) {
                 continue;
             }
         };
-        if !present {
+        if !present && report.is_sound(&parent.key(wanted)) {
             let what = format!("needs `{wanted}`: {}", report.show(&at, value));
             report.error_hint(&at, what, format!("give `{wanted}`, or leave out `{key}`"));
         }

@@ -69,7 +69,7 @@ fn aliases_are_followed_within_bounds() {
         laughs.push_str(&format!("a{n}: &a{n} [{inner}]\n"));
     }
     let problems = parse("f", &laughs).unwrap_err();
-    assert_eq!(problems[0].what, "more than 50000 values, aliases followed");
+    assert_eq!(problems[0].what, "more than 20000 values, aliases followed");
     check(
         "a: &x [*x]\n",
         "f:1:8: error: `a[0]`: an alias may not stand inside what it names",

@@ -308,3 +308,32 @@ fn a_problem_prints_as_one_line_and_its_hint() {
         )
     );
 }
+
+#[test]
+fn short_and_long_forms_of_the_environment_go_together() {
+    let sources = Sources {
+        env: env(&[
+            ("WAYPOST_ADMIN", "127.0.0.1:9"),
+            ("WAYPOST_ADMIN__TOKEN", "0123456789abcdef"),
+        ]),
+        ..Sources::default()
+    };
+    let sources = sources.with_flag("admin", "127.0.0.1:10");
+    let read = config(&sources);
+    assert_eq!((read.admin.port(), read.admin_token.is_some()), (10, true));
+}
+
+#[test]
+fn an_include_can_be_put_in_from_outside_but_not_be_a_variable_of_its_own() {
+    let (_folder, mut sources) = files(&[
+        ("waypost.yaml", "include: [\"${WHICH}.yaml\"]"),
+        ("a.yaml", "insecure: true"),
+    ]);
+    sources.env = env(&[("WHICH", "a"), ("WAYPOST_INCLUDE", "[b.yaml]")]);
+    let loaded = load(&sources).unwrap();
+    assert!(loaded.config.insecure);
+    assert_eq!(
+        loaded.warnings[0].what,
+        "this variable names no setting and is ignored"
+    );
+}

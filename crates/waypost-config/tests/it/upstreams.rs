@@ -324,3 +324,23 @@ fn the_fingerprint_is_of_the_server_and_not_of_its_secrets() {
     let distinct: std::collections::BTreeSet<_> = all.iter().collect();
     assert_eq!(distinct.len(), all.len());
 }
+
+#[test]
+fn a_value_that_could_not_be_read_causes_no_second_complaint() {
+    let unset = "is not set (set it, or give a default: `${env:";
+    check(
+        "listen: 0.0.0.0:1\nauth: {keys: \"${K}\"}\ntasks: {poll_least: 2m, poll_most: 5}\nmcpServers:\n  \
+         a: {type: http, url: \"${U}\", timeout_ceiling: soon}\n  b: {timeout: later}\n",
+        &[
+            &format!("2:14 error auth.keys: the environment variable `K` {unset}K:-...}}`)"),
+            "3:36 error tasks.poll_most: a duration needs a unit: `5` (write `5s` or `5ms`)",
+            &format!("5:24 error mcpServers.a.url: the environment variable `U` {unset}U:-...}}`)"),
+            "5:49 error mcpServers.a.timeout_ceiling: not a duration: `soon` \
+             (write a number and a unit, as in `500ms`, `5s`, `5m` or `1h`)",
+            "6:3 error mcpServers.b: needs exactly one of `url` and `command` \
+             (give `url` for a remote server, `command` for a local one)",
+            "6:16 error mcpServers.b.timeout: not a duration: `later` \
+             (write a number and a unit, as in `500ms`, `5s`, `5m` or `1h`)",
+        ],
+    );
+}
