@@ -1,6 +1,10 @@
 //! The rules of the architecture, as tests: who may use whom, and how large things may be.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +17,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("waypost-wire", &[]),
     ("waypost-config", &["waypost-wire"]),
     ("waypost-hub", &["waypost-config", "waypost-wire"]),
-    ("waypost-front", &["waypost-config", "waypost-hub", "waypost-wire"]),
-    ("waypost-policy", &["waypost-config", "waypost-hub", "waypost-wire"]),
-    ("waypost-upstream", &["waypost-config", "waypost-hub", "waypost-wire"]),
-    ("waypost-store", &["waypost-config", "waypost-hub", "waypost-wire"]),
+    (
+        "waypost-front",
+        &["waypost-config", "waypost-hub", "waypost-wire"],
+    ),
+    (
+        "waypost-policy",
+        &["waypost-config", "waypost-hub", "waypost-wire"],
+    ),
+    (
+        "waypost-upstream",
+        &["waypost-config", "waypost-hub", "waypost-wire"],
+    ),
+    (
+        "waypost-store",
+        &["waypost-config", "waypost-hub", "waypost-wire"],
+    ),
     ("waypost-testkit", &["waypost-wire"]),
     (
         "waypost",
@@ -43,7 +59,10 @@ const FILE_MOST: usize = 600;
 const ONE_VERSION: &[&str] = &["tokio", "hyper", "http", "rustls", "axum", "tower", "bytes"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 fn metadata() -> Value {
@@ -52,27 +71,49 @@ fn metadata() -> Value {
         .current_dir(root())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
 /// Our packages: those whose manifest lies below the root.
 fn ours(metadata: &Value) -> Vec<&Value> {
-    let members: Vec<&str> =
-        metadata["workspace_members"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let members: Vec<&str> = metadata["workspace_members"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     let packages = metadata["packages"].as_array().unwrap();
-    packages.iter().filter(|p| members.contains(&p["id"].as_str().unwrap())).collect()
+    packages
+        .iter()
+        .filter(|p| members.contains(&p["id"].as_str().unwrap()))
+        .collect()
 }
 
 /// Files that git tracks or would track.
 fn sources(pattern: &str) -> Vec<PathBuf> {
     let output = Command::new("git")
-        .args(["ls-files", "--cached", "--others", "--exclude-standard", "--", pattern])
+        .args([
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "--",
+            pattern,
+        ])
         .current_dir(root())
         .output()
         .expect("`git` lists the files");
     let text = String::from_utf8(output.stdout).unwrap();
-    let files: Vec<_> = text.lines().map(|line| root().join(line)).filter(|p| p.exists()).collect();
+    let files: Vec<_> = text
+        .lines()
+        .map(|line| root().join(line))
+        .filter(|p| p.exists())
+        .collect();
     assert!(!files.is_empty(), "no file matches `{pattern}`");
     files
 }
@@ -85,7 +126,9 @@ fn is_test(path: &Path) -> bool {
 /// The lines of a source file before its tests.
 fn lines_without_tests(path: &Path) -> usize {
     let text = std::fs::read_to_string(path).unwrap();
-    text.lines().take_while(|line| *line != "mod tests {" && *line != "mod tests;").count()
+    text.lines()
+        .take_while(|line| *line != "mod tests {" && *line != "mod tests;")
+        .count()
 }
 
 #[test]
@@ -102,7 +145,10 @@ fn arrows_point_down_and_siblings_do_not_see_each_other() {
             let used = dependency["name"].as_str().unwrap();
             // Dependencies of tests are free.
             let ours = dependency["path"].is_string() && dependency["kind"].is_null();
-            assert!(!ours || allowed.contains(&used), "`{name}` must not use `{used}`");
+            assert!(
+                !ours || allowed.contains(&used),
+                "`{name}` must not use `{used}`"
+            );
         }
     }
 }
@@ -114,9 +160,21 @@ fn a_crate_is_named_like_its_folder_and_told_of_in_the_architecture() {
     for package in ours(&metadata) {
         let name = package["name"].as_str().unwrap();
         let manifest = Path::new(package["manifest_path"].as_str().unwrap());
-        let folder = manifest.parent().unwrap().file_name().unwrap().to_str().unwrap();
-        assert!(folder == name || name == "waypost-tests", "`{name}` lives in `{folder}`");
-        assert!(architecture.contains(&format!("`{name}`")), "ARCHITECTURE.md lacks `{name}`");
+        let folder = manifest
+            .parent()
+            .unwrap()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap();
+        assert!(
+            folder == name || name == "waypost-tests",
+            "`{name}` lives in `{folder}`"
+        );
+        assert!(
+            architecture.contains(&format!("`{name}`")),
+            "ARCHITECTURE.md lacks `{name}`"
+        );
     }
 }
 
@@ -127,7 +185,10 @@ fn what_must_fit_together_has_one_version() {
     for package in metadata["packages"].as_array().unwrap() {
         let name = package["name"].as_str().unwrap();
         if ONE_VERSION.contains(&name) {
-            versions.entry(name).or_default().push(package["version"].as_str().unwrap());
+            versions
+                .entry(name)
+                .or_default()
+                .push(package["version"].as_str().unwrap());
         }
     }
     for (name, versions) in versions {
@@ -137,20 +198,39 @@ fn what_must_fit_together_has_one_version() {
 
 #[test]
 fn files_keep_their_proportions() {
-    let files = sources("crates/**/*.rs").into_iter().filter(|path| !is_test(path));
-    let mut sizes: Vec<(usize, PathBuf)> =
-        files.map(|path| (lines_without_tests(&path), path)).collect();
+    let files = sources("crates/**/*.rs")
+        .into_iter()
+        .filter(|path| !is_test(path));
+    let mut sizes: Vec<(usize, PathBuf)> = files
+        .map(|path| (lines_without_tests(&path), path))
+        .collect();
     sizes.sort();
     let at = |share: usize| sizes[(sizes.len() - 1) * share / 100].0;
     let (longest, path) = sizes.last().unwrap();
-    assert!(*longest <= FILE_MOST, "{} has {longest} lines", path.display());
-    assert!(at(90) <= FILE_P90, "one file in ten has more than {} lines", at(90));
-    assert!(at(50) <= FILE_MEDIAN, "the median file has {} lines", at(50));
+    assert!(
+        *longest <= FILE_MOST,
+        "{} has {longest} lines",
+        path.display()
+    );
+    assert!(
+        at(90) <= FILE_P90,
+        "one file in ten has more than {} lines",
+        at(90)
+    );
+    assert!(
+        at(50) <= FILE_MEDIAN,
+        "the median file has {} lines",
+        at(50)
+    );
 }
 
 #[test]
 fn nothing_is_left_for_later() {
-    let words = [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("FIX", "ME")];
+    let words = [
+        concat!("to", "do!("),
+        concat!("unimple", "mented!("),
+        concat!("FIX", "ME"),
+    ];
     for path in sources("*.rs") {
         let text = std::fs::read_to_string(&path).unwrap();
         for word in words {
@@ -163,20 +243,34 @@ fn nothing_is_left_for_later() {
 fn an_ignored_test_says_why() {
     for path in sources("*.rs") {
         let text = std::fs::read_to_string(&path).unwrap();
-        assert!(!text.contains(concat!("#[", "ignore]")), "{}", path.display());
+        assert!(
+            !text.contains(concat!("#[", "ignore]")),
+            "{}",
+            path.display()
+        );
     }
 }
 
 #[test]
 fn only_the_configuration_reads_the_environment() {
-    for path in sources("crates/**/*.rs").into_iter().filter(|path| !is_test(path)) {
+    for path in sources("crates/**/*.rs")
+        .into_iter()
+        .filter(|path| !is_test(path))
+    {
         let allowed = ["waypost-config/", "waypost-testkit/", "xtask/"];
-        if allowed.iter().any(|part| path.to_string_lossy().contains(part)) {
+        if allowed
+            .iter()
+            .any(|part| path.to_string_lossy().contains(part))
+        {
             continue;
         }
         let text = std::fs::read_to_string(&path).unwrap();
         for call in ["env::var(", "env::vars(", "env::var_os(", "env::vars_os("] {
-            assert!(!text.contains(call), "{} reads the environment", path.display());
+            assert!(
+                !text.contains(call),
+                "{} reads the environment",
+                path.display()
+            );
         }
     }
 }
@@ -186,7 +280,13 @@ fn decisions_are_numbered_without_gaps() {
     let mut numbers: Vec<u32> = std::fs::read_dir(root().join("docs/decisions"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .map(|name| name.split('-').next().unwrap().parse().expect("`NNNN-title.md`"))
+        .map(|name| {
+            name.split('-')
+                .next()
+                .unwrap()
+                .parse()
+                .expect("`NNNN-title.md`")
+        })
         .collect();
     numbers.sort_unstable();
     let expected: Vec<u32> = (1..=u32::try_from(numbers.len()).unwrap()).collect();

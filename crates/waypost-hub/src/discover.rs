@@ -23,7 +23,7 @@ const MAX_INSTRUCTIONS: usize = 4 << 10;
 const MAX_ALL_INSTRUCTIONS: usize = 16 << 10;
 
 /// The union of what a view's upstreams can do.
-pub fn answer(
+pub(crate) fn answer(
     catalog: &Catalog,
     view: &View,
     with_instructions: bool,
@@ -54,7 +54,7 @@ pub fn answer(
 
 /// Whether any upstream of the view has a capability. Tools are always there: an upstream that
 /// comes up later brings them, and a client that was told "none" would never ask.
-pub fn offers(catalog: &Catalog, view: &View, capability: &str) -> bool {
+pub(crate) fn offers(catalog: &Catalog, view: &View, capability: &str) -> bool {
     capability == "tools"
         || catalog
             .shown(view)

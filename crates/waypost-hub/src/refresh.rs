@@ -24,7 +24,7 @@ const MAX_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Reads the given kinds of lists that the server has. What could not be read stays as it was in
 /// `before`: a list that fails is not an empty list.
-pub async fn lists(
+pub(crate) async fn lists(
     member: &Member,
     facts: &Facts,
     kinds: &[Kind],

@@ -1,0 +1,286 @@
+//! An upstream made of a closure, and a hub around several.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use waypost_config::config::Config;
+use waypost_hub::call::{Call, CallHeaders, Principal, View};
+use waypost_hub::error::{CallError, Kind};
+use waypost_hub::hub::{Hub, Parts};
+use waypost_hub::keys::Keys;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::member::Member;
+use waypost_hub::registry::Learned;
+use waypost_hub::reply::{End, Reply};
+use waypost_hub::store::{Store, StoreError};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Facts, Upstream};
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::id::Id;
+use waypost_wire::meta::RequestMeta;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::ResultType;
+
+/// What a fake answers to a call.
+type Answer = dyn Fn(&Call) -> Result<Reply, CallError> + Send + Sync;
+
+/// A server in memory.
+pub(crate) struct Fake {
+    name: Arc<str>,
+    pub(crate) capabilities: Mutex<Value>,
+    /// Lists by method.
+    pub(crate) lists: Mutex<BTreeMap<String, Value>>,
+    pub(crate) calls: Mutex<Vec<Call>>,
+    /// While set, nothing works.
+    pub(crate) down: AtomicBool,
+    /// While set, discovery hangs.
+    pub(crate) slow: AtomicBool,
+    pub(crate) lost: Notify,
+    answer: Box<Answer>,
+}
+
+impl std::fmt::Debug for Fake {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Fake({})", self.name)
+    }
+}
+
+impl Fake {
+    /// A server with these tools, which answers every call with its name and what was called.
+    pub(crate) fn with_tools(name: &str, tools: &[&str]) -> Arc<Self> {
+        let tools: Vec<Value> = tools.iter().map(|t| json!({ "name": t })).collect();
+        let lists = [("tools/list", json!({ "tools": tools }))];
+        Self::new(name, json!({ "tools": {} }), &lists, |call| Ok(echo(call)))
+    }
+
+    pub(crate) fn new(
+        name: &str,
+        capabilities: Value,
+        lists: &[(&str, Value)],
+        answer: impl Fn(&Call) -> Result<Reply, CallError> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name: name.into(),
+            capabilities: Mutex::new(capabilities),
+            lists: Mutex::new(
+                lists
+                    .iter()
+                    .map(|(m, v)| ((*m).to_owned(), v.clone()))
+                    .collect(),
+            ),
+            calls: Mutex::default(),
+            down: AtomicBool::new(false),
+            slow: AtomicBool::new(false),
+            lost: Notify::new(),
+            answer: Box::new(answer),
+        })
+    }
+
+    /// Calls seen, lists and subscriptions of the hub itself left out.
+    pub(crate) fn seen(&self) -> Vec<Call> {
+        let calls = self.calls.lock().unwrap();
+        let own = |c: &&Call| c.method.ends_with("/list") || c.method == "subscriptions/listen";
+        calls.iter().filter(|c| !own(c)).cloned().collect()
+    }
+
+    /// How often a method was called.
+    pub(crate) fn count(&self, method: &str) -> usize {
+        self.calls
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|c| c.method == method)
+            .count()
+    }
+
+    fn refused(&self) -> CallError {
+        CallError::upstream(Kind::Unavailable, &self.name)
+            .detail("connection refused")
+            .retryable()
+    }
+}
+
+impl Upstream for Fake {
+    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+        async {
+            if self.slow.load(Ordering::SeqCst) {
+                std::future::pending::<()>().await;
+            }
+            if self.down.load(Ordering::SeqCst) {
+                return Err(self.refused());
+            }
+            let capabilities = object(&self.capabilities.lock().unwrap());
+            let versions = vec!["2026-07-28".to_owned()];
+            Ok(Discovery::Modern(Facts {
+                versions,
+                capabilities,
+                ..Facts::default()
+            }))
+        }
+        .boxed()
+    }
+
+    fn call(&self, call: Call) -> CallFuture<'_> {
+        async move {
+            self.calls.lock().unwrap().push(call.clone());
+            if self.down.load(Ordering::SeqCst) {
+                return Err(self.refused());
+            }
+            let page = self.lists.lock().unwrap().get(&page_key(&call)).cloned();
+            match page {
+                Some(page) => Ok(reply(&page)),
+                None => (self.answer)(&call),
+            }
+        }
+        .boxed()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        self.lost.notified().boxed()
+    }
+}
+
+/// Lists are found by method, further pages by method and cursor.
+fn page_key(call: &Call) -> String {
+    match call.params.string("cursor") {
+        Some(cursor) => format!("{}#{cursor}", call.method),
+        None => call.method.clone(),
+    }
+}
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(pub(crate) Mutex<Vec<Learned>>);
+
+impl Store for Memory {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
+        async { Ok(self.0.lock().unwrap().clone()) }.boxed()
+    }
+
+    fn save(&self, learned: Learned) -> BoxFuture<'_, Result<(), StoreError>> {
+        async {
+            let mut all = self.0.lock().unwrap();
+            all.retain(|l| l.upstream != learned.upstream);
+            all.push(learned);
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn forget(&self, upstream: &str) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.lock().unwrap().retain(|l| l.upstream != upstream);
+        async { Ok(()) }.boxed()
+    }
+}
+
+/// A hub that has started, with its upstreams in the order of the file.
+pub(crate) async fn hub(yaml: &str, fakes: &[&Arc<Fake>]) -> Arc<Hub> {
+    hub_with(yaml, fakes, Arc::new(Memory::default())).await
+}
+
+pub(crate) async fn hub_with(yaml: &str, fakes: &[&Arc<Fake>], store: Arc<dyn Store>) -> Arc<Hub> {
+    let loaded = waypost_config::parse_str(yaml);
+    let config: Config = loaded
+        .unwrap_or_else(|problems| panic!("{problems:?}"))
+        .config;
+    let members = config.upstreams.iter().map(|settings| {
+        let fake = fakes
+            .iter()
+            .find(|f| *f.name == *settings.name)
+            .expect("a fake of this name");
+        Arc::new(Member::new(
+            settings.clone(),
+            Arc::clone(*fake) as Arc<dyn Upstream>,
+        ))
+    });
+    let members = members.collect();
+    let keys = Keys::new(vec![vec![7; 32]]).unwrap();
+    let parts = Parts {
+        config: Arc::new(config),
+        members,
+        store,
+        keys,
+        background: Tasks::default(),
+    };
+    let hub = Hub::new(parts);
+    hub.start().await;
+    hub
+}
+
+/// YAML with upstreams of these names and nothing else set.
+pub(crate) fn upstreams(names: &[&str]) -> String {
+    let each = names
+        .iter()
+        .map(|n| format!("  {n}: {{ url: \"http://127.0.0.1:9/mcp\" }}\n"));
+    format!("upstreams:\n{}", each.collect::<String>())
+}
+
+/// A client's call that declares nothing.
+pub(crate) fn call(method: &str, params: &Value) -> Call {
+    Call {
+        request_id: "test".into(),
+        id: Id::new(Raw::string("c1")).unwrap(),
+        method: method.to_owned(),
+        params: object(params),
+        meta: RequestMeta {
+            protocol_version: "2026-07-28".to_owned(),
+            client_info: None,
+            capabilities: ClientCapabilities::default(),
+            log_level: None,
+            progress_token: None,
+            rest: Object::new(),
+        },
+        principal: Principal::anonymous(),
+        view: View::All,
+        headers: CallHeaders::default(),
+    }
+}
+
+/// The same with these capabilities declared.
+pub(crate) fn declaring(mut call: Call, capabilities: &Value) -> Call {
+    call.meta.capabilities = ClientCapabilities::new(object(capabilities));
+    call
+}
+
+pub(crate) fn object(value: &Value) -> Object {
+    Raw::from(value).as_object().unwrap()
+}
+
+pub(crate) fn value(object: &Object) -> Value {
+    Raw::from(object).decode().unwrap()
+}
+
+/// A reply with this result.
+pub(crate) fn reply(result: &Value) -> Reply {
+    let result = object(result);
+    Reply::End(match ResultType::of(&result) {
+        ResultType::Complete | ResultType::Unknown => End::Complete(result),
+        ResultType::InputRequired => End::InputRequired(result),
+        ResultType::Task => End::Task(result),
+    })
+}
+
+/// A reply that tells what was called.
+pub(crate) fn echo(call: &Call) -> Reply {
+    reply(&json!({ "method": call.method, "params": value(&call.params) }))
+}
+
+/// The result of a reply; panics on anything else.
+pub(crate) async fn result(reply: Result<Reply, CallError>) -> Value {
+    match reply.expect("a reply").into_end().await.expect("an end") {
+        End::Complete(result) | End::InputRequired(result) | End::Task(result) => value(&result),
+        End::Error(error) => panic!("{}", error.raw()),
+    }
+}
+
+/// The error of a reply as JSON; panics on anything else.
+pub(crate) async fn error(reply: Result<Reply, CallError>) -> Value {
+    match reply.expect("a reply").into_end().await.expect("an end") {
+        End::Error(error) => error.raw().decode().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,11 @@
+//! The hub with upstreams in memory, under paused time.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod fake;
+mod routing;
