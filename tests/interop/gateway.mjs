@@ -7,6 +7,8 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 
 const BINARY = process.env.WAYPOST_BIN;
+/** The log line that tells what port 0 became. */
+const LISTENING = /\bmcp=(127\.0\.0\.1:\d+) admin=(127\.0\.0\.1:\d+)/;
 
 const config = (upstream, state) => `
 listen: 127.0.0.1:0
@@ -15,6 +17,7 @@ upstreams:
   scenario:
     url: ${upstream}
     prefix: ""
+    required: true
 state: { path: ${join(state, "waypost.db")} }
 `;
 
@@ -44,12 +47,10 @@ export async function startGateway(upstream) {
 /** The addresses the gateway says it has bound, port 0 resolved. */
 function boundAddresses(child, log) {
   return new Promise((resolve) => {
-    const found = {};
     const read = (line) => {
       log.push(line);
-      found.mcp ??= line.match(/http:\/\/127\.0\.0\.1:\d+\/mcp\b/)?.[0];
-      found.admin ??= line.match(/admin\S*[=: ]+"?(?:http:\/\/)?(127\.0\.0\.1:\d+)/)?.[1];
-      if (found.mcp && found.admin) resolve({ mcp: found.mcp, admin: `http://${found.admin}` });
+      const [, mcp, admin] = line.match(LISTENING) ?? [];
+      if (admin) resolve({ mcp: `http://${mcp}/mcp`, admin: `http://${admin}` });
     };
     for (const stream of [child.stdout, child.stderr]) createInterface(stream).on("line", read);
   });

@@ -1,18 +1,19 @@
-// A proxy that hides a gateway's prefixes: `shim.mjs GATEWAY_URL PREFIX`. The conformance suite calls
-// fixed tool names; behind this it proves an endpoint whose names carry a prefix. Nothing but names
-// changes: headers, statuses, streams and disconnects pass as they are.
+// A proxy that hides a gateway's prefixes: `shim.mjs GATEWAY_URL PREFIX...`. The conformance suite
+// calls fixed tool names; behind this it proves an endpoint whose names carry prefixes. Nothing but
+// names changes: headers, statuses, streams and disconnects pass as they are.
 import http from "node:http";
 import { endWithStdin, listen, say } from "./peer.mjs";
 import { ask } from "./wire.mjs";
 
-const [gateway, prefix] = process.argv.slice(2);
+const [gateway, ...prefixes] = process.argv.slice(2);
 const authority = new URL(gateway).host;
 /** Where the gateway says how a tool or prompt is called at its server; shortened names need it. */
 const ORIGINAL = "dev.waypost/name";
 const LISTS = { "tools/list": "tools", "prompts/list": "prompts" };
 
-const original = ({ name, _meta }) => _meta?.[ORIGINAL] ?? name.slice(prefix.length);
-const isOurs = ({ name }) => name.startsWith(prefix);
+const prefixOf = ({ name }) => prefixes.find((prefix) => name.startsWith(prefix));
+const isOurs = (item) => prefixOf(item) !== undefined;
+const original = (item) => item._meta?.[ORIGINAL] ?? item.name.slice(prefixOf(item).length);
 
 /** Original name to exposed name, as the gateway lists them; paged to the end. */
 async function table(method) {
@@ -44,7 +45,7 @@ async function expose(message) {
   return names;
 }
 
-/** Puts original names back into a list's answer and leaves out what is not under the prefix. */
+/** Puts original names back into a list's answer and leaves out what is under no prefix. */
 function hide(message, key) {
   const items = message.result?.[key];
   if (items) {

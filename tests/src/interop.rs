@@ -66,6 +66,19 @@ impl Interop {
         command
     }
 
+    /// A Node script that speaks MCP over pipes, as an upstream in Waypost's configuration.
+    #[must_use]
+    pub fn stdio_upstream(&self, name: &str, script: &str) -> String {
+        let mut arguments: Vec<_> = self.node_arguments(script).into();
+        arguments.push("--stdio".into());
+        // A string of JSON is one of YAML, whatever is in the path.
+        format!(
+            "{name}: {{ command: {:?}, args: {arguments:?}, env: {{ WAYPOST_INTEROP: {:?} }}, required: true }}",
+            self.node_program(),
+            self.home
+        )
+    }
+
     /// A file of `tests/interop`.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {

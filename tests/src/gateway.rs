@@ -1,0 +1,68 @@
+//! A Waypost in this process, on free ports, with its state in a folder of its own.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http_body_util::Empty;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+use waypost::daemon::{Daemon, Options};
+
+/// How long the first connections to all upstreams may take; some are Python.
+const READY: Duration = Duration::from_secs(60);
+
+/// A running Waypost. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    /// The endpoint of everything.
+    pub url: String,
+    /// Of admin, without a path.
+    pub admin: String,
+    /// Drop before the folder it works in.
+    _daemon: Daemon,
+    _state: TempDir,
+}
+
+impl Gateway {
+    /// Starts one with these upstreams, YAML as under `upstreams:`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When the configuration is refused, or an upstream marked `required` does not answer in time.
+    pub async fn start(upstreams: &str) -> anyhow::Result<Self> {
+        let state = tempfile::tempdir()?;
+        let database = state.path().join("waypost.db");
+        let indented: String = upstreams.lines().map(|line| format!("  {line}\n")).collect();
+        let text = format!(
+            "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nstate: {{ path: {} }}\nupstreams:\n{indented}",
+            database.display()
+        );
+        let loaded = waypost_config::parse_str(&text);
+        let loaded = loaded.map_err(|problems| anyhow::anyhow!("{problems:#?}\n{text}"))?;
+        let daemon = Box::pin(Daemon::start(loaded.config, Options::default())).await;
+        let daemon = daemon.map_err(|fatal| anyhow::anyhow!("{fatal:?}"))?;
+        let gateway = Self {
+            url: daemon.url(),
+            admin: format!("http://{}", daemon.admin),
+            _daemon: daemon,
+            _state: state,
+        };
+        gateway.ready().await?;
+        Ok(gateway)
+    }
+
+    /// Waits for `/readyz`.
+    async fn ready(&self) -> anyhow::Result<()> {
+        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let url: http::Uri = format!("{}/readyz", self.admin).parse()?;
+        let begun = Instant::now();
+        while !client.get(url.clone()).await.context("admin does not answer")?.status().is_success()
+        {
+            anyhow::ensure!(begun.elapsed() < READY, "not ready in {READY:?}");
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+}
