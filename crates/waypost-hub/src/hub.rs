@@ -14,7 +14,6 @@ use crate::call::View;
 use crate::catalog::Catalog;
 use crate::catalog::build::{Warning, build};
 use crate::catalog::entry::Kind;
-use crate::desk_shim::TaskDesk;
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
@@ -22,6 +21,7 @@ use crate::readiness::Readiness;
 use crate::status::State;
 use crate::store::Store;
 use crate::supervise;
+use crate::tasks::TaskDesk;
 
 /// How long discovery and lists wait for upstreams that are still connecting for the first time.
 const FIRST_LOOK: Duration = Duration::from_millis(700);
@@ -112,6 +112,14 @@ impl Hub {
     pub async fn start(self: &Arc<Self>) {
         self.remember().await;
         self.rebuild();
+        let hub = Arc::downgrade(self);
+        self.desk.on_task_only(move |member| {
+            let Some(hub) = hub.upgrade() else { return };
+            let member = Arc::clone(member);
+            hub.background
+                .clone()
+                .spawn(|_| async move { hub.save(&member).await });
+        });
         for member in self.members.iter().filter(|m| !m.settings.disabled) {
             let (hub, member) = (Arc::clone(self), Arc::clone(member));
             self.background

@@ -9,7 +9,6 @@ pub mod asks;
 pub mod call;
 mod carry;
 pub mod catalog;
-mod desk_shim;
 mod discover;
 pub mod error;
 pub mod event;
