@@ -89,3 +89,52 @@ async fn serve(
     running.wait().await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::client::Client;
+
+    #[derive(Parser, Debug)]
+    struct Program {
+        #[command(flatten)]
+        server: DemoServer,
+    }
+
+    fn parse(line: &str) -> Result<DemoServer, clap::Error> {
+        Program::try_parse_from(line.split(' ')).map(|program| program.server)
+    }
+
+    #[test]
+    fn an_address_or_the_pipe_but_not_both() {
+        assert!(
+            parse("demo-server tasks --stdio --state dir")
+                .expect("valid")
+                .stdio
+        );
+        assert!(parse("demo-server all --listen 127.0.0.1:0").is_ok());
+        assert!(parse("demo-server tasks --stdio --listen 127.0.0.1:0").is_err());
+        assert!(parse("demo-server nothing").is_err());
+    }
+
+    #[tokio::test]
+    async fn every_server_runs_until_it_is_stopped() {
+        for which in ["tasks", "everything", "all"] {
+            let args = parse(&format!("demo-server {which} --listen 127.0.0.1:0")).expect("valid");
+            let stop = CancellationToken::new();
+            let (send, url) = tokio::sync::oneshot::channel();
+            let ready = |url: &str| send.send(url.to_owned()).expect("a listener");
+            let ask = async {
+                let client = Client::new(url.await.expect("a URL"));
+                let reply = client.call("server/discover", serde_json::json!({})).await;
+                stop.cancel();
+                reply.expect("an answer")
+            };
+            let (ended, reply) = tokio::join!(run(args, stop.clone(), ready), ask);
+            ended.expect("a clean end");
+            assert!(reply.result()["capabilities"]["tools"].is_object());
+        }
+    }
+}

@@ -1,7 +1,8 @@
 //! What reached a server, for tests to ask about.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 const BODY_LIMIT: usize = 64 * 1024 * 1024;
+const KEEP_REQUESTS: usize = 100_000;
+const KEEP_BYTES: usize = 64 * 1024 * 1024;
 
 /// How a recorded request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,18 +65,51 @@ impl Recorded {
     }
 }
 
-/// Everything a server was asked.
+/// Everything a server was asked; of very much, the most recent.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    all: Arc<Mutex<Vec<Recorded>>>,
+    log: Arc<Mutex<Log>>,
     changed: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    kept: VecDeque<Recorded>,
+    /// How many were dropped from the front.
+    dropped: usize,
+    bytes: usize,
 }
 
 impl Default for Seen {
     fn default() -> Self {
         Self {
-            all: Arc::default(),
+            log: Arc::default(),
             changed: watch::channel(0).0,
+        }
+    }
+}
+
+impl Log {
+    /// Keeps a request; its number is its place among all there ever were, from 1.
+    fn push(&mut self, recorded: Recorded) -> usize {
+        self.bytes += recorded.body.len();
+        self.kept.push_back(recorded);
+        // A demo that runs for weeks must not remember all of them.
+        while self.kept.len() > KEEP_REQUESTS || self.bytes > KEEP_BYTES {
+            let Some(oldest) = self.kept.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.body.len();
+            self.dropped += 1;
+        }
+        self.dropped + self.kept.len()
+    }
+
+    fn end(&mut self, number: usize, outcome: Outcome) {
+        let at = number.checked_sub(self.dropped + 1);
+        let seen = at.and_then(|at| self.kept.get_mut(at));
+        if let Some(seen) = seen.filter(|seen| seen.outcome == Outcome::Open) {
+            seen.outcome = outcome;
         }
     }
 }
@@ -81,10 +117,7 @@ impl Default for Seen {
 impl Seen {
     /// Every request so far, in order of arrival.
     pub fn all(&self) -> Vec<Recorded> {
-        self.all
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.log().kept.iter().cloned().collect()
     }
 
     /// The requests with this JSON-RPC method.
@@ -124,21 +157,18 @@ impl Seen {
             .unwrap_or(false)
     }
 
-    fn push(&self, recorded: Recorded) -> usize {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push(recorded);
-        let at = all.len() - 1;
-        drop(all);
-        self.changed.send_modify(|count| *count += 1);
-        at
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, at: usize, outcome: Outcome) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seen) = all.get_mut(at).filter(|seen| seen.outcome == Outcome::Open) {
-            seen.outcome = outcome;
-        }
-        drop(all);
+    fn push(&self, recorded: Recorded) -> usize {
+        let number = self.log().push(recorded);
+        self.changed.send_modify(|count| *count += 1);
+        number
+    }
+
+    fn end(&self, number: usize, outcome: Outcome) {
+        self.log().end(number, outcome);
         self.changed.send_modify(|count| *count += 1);
     }
 }
@@ -149,7 +179,7 @@ pub(crate) async fn record(State(seen): State<Seen>, request: Request, next: Nex
     let Ok(bytes) = axum::body::to_bytes(body, BODY_LIMIT).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
-    let at = seen.push(Recorded {
+    let number = seen.push(Recorded {
         http_method: head.method.clone(),
         path: head
             .uri
@@ -160,11 +190,11 @@ pub(crate) async fn record(State(seen): State<Seen>, request: Request, next: Nex
         outcome: Outcome::Open,
     });
     // From here on, being dropped means that the client went away.
-    let watch = Watch { seen, at };
+    let watch = Watch { seen, number };
     let response = next.run(Request::from_parts(head, Body::from(bytes))).await;
     response.map(|body| {
         if http_body::Body::is_end_stream(&body) {
-            watch.seen.end(watch.at, Outcome::Answered);
+            watch.seen.end(watch.number, Outcome::Answered);
         }
         Body::new(Watched { body, watch })
     })
@@ -172,12 +202,12 @@ pub(crate) async fn record(State(seen): State<Seen>, request: Request, next: Nex
 
 struct Watch {
     seen: Seen,
-    at: usize,
+    number: usize,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.seen.end(self.at, Outcome::Aborted);
+        self.seen.end(self.number, Outcome::Aborted);
     }
 }
 
@@ -201,7 +231,7 @@ impl http_body::Body for Watched {
             Poll::Ready(Some(Err(_))) | Poll::Pending => false,
         };
         if ended {
-            self.watch.seen.end(self.watch.at, Outcome::Answered);
+            self.watch.seen.end(self.watch.number, Outcome::Answered);
         }
         frame
     }
@@ -212,5 +242,31 @@ impl http_body::Body for Watched {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(size: usize) -> Recorded {
+        Recorded {
+            http_method: Method::POST,
+            path: "/mcp".into(),
+            headers: HeaderMap::new(),
+            body: vec![0; size].into(),
+            outcome: Outcome::Open,
+        }
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_and_the_rest_still_end() {
+        let mut log = Log::default();
+        let first = log.push(request(1));
+        let second = log.push(request(KEEP_BYTES));
+        log.end(first, Outcome::Aborted);
+        log.end(second, Outcome::Answered);
+        assert_eq!(log.kept.len(), 1);
+        assert_eq!(log.kept[0].outcome, Outcome::Answered);
     }
 }

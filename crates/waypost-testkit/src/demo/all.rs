@@ -1,5 +1,7 @@
 //! Both demo servers behind one endpoint, for runs of the official suite without a gateway.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::everything::EverythingServer;
@@ -43,10 +45,8 @@ impl Server for AllServer {
         capabilities
     }
 
-    fn tools(&self) -> Vec<Value> {
-        let mut tools = self.everything.tools();
-        tools.extend(self.tasks.tools());
-        tools
+    fn tools(&self) -> Cow<'_, [Value]> {
+        Cow::Owned([self.everything.tools(), self.tasks.tools()].concat())
     }
 
     fn events(&self) -> &Events {

@@ -80,11 +80,9 @@ fn check(server: &dyn Server, headers: &HeaderMap, request: &Request) -> Result<
         return Ok(());
     }
     let name = request.params.get("name");
-    let tool = server
-        .tools()
-        .into_iter()
-        .find(|tool| tool.get("name") == name);
-    let schema = tool.as_ref().and_then(|tool| tool.get("inputSchema"));
+    let tools = server.tools();
+    let tool = tools.iter().find(|tool| tool.get("name") == name);
+    let schema = tool.and_then(|tool| tool.get("inputSchema"));
     let none = Map::new();
     let arguments = request
         .params

@@ -1,5 +1,6 @@
 //! What a demo server is, apart from how it is reached.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
 
@@ -35,7 +36,7 @@ pub trait Server: Send + Sync + 'static {
     /// The `capabilities` of `server/discover`; also decides what can be listened to.
     fn capabilities(&self) -> Value;
     /// The tools, in the order they are listed.
-    fn tools(&self) -> Vec<Value>;
+    fn tools(&self) -> Cow<'_, [Value]>;
     /// Where changes are announced.
     fn events(&self) -> &Events;
     /// Answers `tools/call` for a tool of [`Server::tools`].

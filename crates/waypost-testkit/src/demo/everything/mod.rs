@@ -6,6 +6,7 @@ mod resources;
 mod samples;
 mod tools;
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -164,8 +165,13 @@ impl Server for EverythingServer {
         })
     }
 
-    fn tools(&self) -> Vec<Value> {
-        tools::tools(is_odd(&self.tool_changes))
+    fn tools(&self) -> Cow<'_, [Value]> {
+        let [fixed, with_dynamic] = &*tools::TOOLS;
+        Cow::Borrowed(if is_odd(&self.tool_changes) {
+            with_dynamic
+        } else {
+            fixed
+        })
     }
 
     fn events(&self) -> &Events {

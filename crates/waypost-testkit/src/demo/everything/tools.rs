@@ -1,5 +1,7 @@
 //! The tools of *demo-everything*, as they are listed.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use crate::kit::schema::tool;
@@ -68,7 +70,10 @@ const PLAIN: &[(&str, &str)] = &[
     ),
 ];
 
-pub(crate) fn tools(dynamic: bool) -> Vec<Value> {
+/// The list without and with the dynamic tool, made once.
+pub(crate) static TOOLS: LazyLock<[Vec<Value>; 2]> = LazyLock::new(|| [tools(false), tools(true)]);
+
+fn tools(dynamic: bool) -> Vec<Value> {
     let none = json!({});
     let mut tools: Vec<Value> = PLAIN
         .iter()

@@ -10,6 +10,7 @@ mod options;
 mod task;
 mod tools;
 
+use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -219,8 +220,8 @@ impl Server for TaskServer {
         json!({ "tools": {}, "extensions": { TASKS: {} } })
     }
 
-    fn tools(&self) -> Vec<Value> {
-        tools::tools()
+    fn tools(&self) -> Cow<'_, [Value]> {
+        Cow::Borrowed(tools::TOOLS.as_slice())
     }
 
     fn events(&self) -> &Events {

@@ -1,10 +1,15 @@
 //! The tools of *demo-tasks*, as they are listed.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
 use crate::kit::schema::tool;
 
-pub(crate) fn tools() -> Vec<Value> {
+/// The list, made once.
+pub(crate) static TOOLS: LazyLock<Vec<Value>> = LazyLock::new(tools);
+
+fn tools() -> Vec<Value> {
     let none = json!({});
     let pace = json!({
         "seconds": { "type": "number", "minimum": 0, "maximum": 3600 },
