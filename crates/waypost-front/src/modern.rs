@@ -44,6 +44,7 @@ pub(crate) async fn answer(
     finish.method(&method);
     let call = Call {
         request_id: asker.request_id,
+        id: id.clone(),
         method,
         params,
         meta,
