@@ -1,0 +1,245 @@
+//! Bounds how many requests are worked on at once.
+//!
+//! Tower's own concurrency limit gives its permit back with the head of a response, so that a
+//! thousand open streams would count as none. Here the permit travels with the body.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body::{Body, Frame, SizeHint};
+use pin_project_lite::pin_project;
+use serde_json::json;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tower::{Layer, Service};
+use waypost_hub::error::Kind;
+use waypost_wire::code;
+
+use crate::event::RequestRefused;
+use crate::refuse;
+
+/// Answers 503 at once while `limit` requests are in flight. All services made by clones of one
+/// layer share the limit.
+#[derive(Clone, Debug)]
+pub struct InFlightLayer {
+    permits: Arc<Semaphore>,
+}
+
+/// The service that [`InFlightLayer`] makes.
+#[derive(Clone, Debug)]
+pub struct InFlight<S> {
+    inner: S,
+    permits: Arc<Semaphore>,
+}
+
+pin_project! {
+    /// The answer that is being made, or the refusal.
+    #[derive(Debug)]
+    pub struct InFlightFuture<F> {
+        #[pin]
+        inner: Option<F>,
+        permit: Option<OwnedSemaphorePermit>,
+    }
+}
+
+pin_project! {
+    /// A body that counts as in flight until it is dropped or has ended.
+    #[derive(Debug)]
+    pub struct Counted<B> {
+        #[pin]
+        inner: B,
+        permit: Option<OwnedSemaphorePermit>,
+    }
+}
+
+// === impl InFlightLayer ===
+
+impl InFlightLayer {
+    /// Allows so many requests at once.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        let permits = Semaphore::new(limit.min(Semaphore::MAX_PERMITS));
+        Self {
+            permits: Arc::new(permits),
+        }
+    }
+}
+
+impl<S> Layer<S> for InFlightLayer {
+    type Service = InFlight<S>;
+
+    fn layer(&self, inner: S) -> InFlight<S> {
+        InFlight {
+            inner,
+            permits: Arc::clone(&self.permits),
+        }
+    }
+}
+
+// === impl InFlight ===
+
+impl<S, B, R> Service<Request<B>> for InFlight<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: From<Bytes>,
+{
+    type Response = Response<Counted<R>>;
+    type Error = S::Error;
+    type Future = InFlightFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        // Over the limit the answer comes at once: a queue would only hide the overload.
+        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        InFlightFuture {
+            inner: permit.is_some().then(|| self.inner.call(request)),
+            permit,
+        }
+    }
+}
+
+// === impl InFlightFuture ===
+
+impl<F, R, E> Future for InFlightFuture<F>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: From<Bytes>,
+{
+    type Output = Result<Response<Counted<R>>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = match this.inner.as_pin_mut() {
+            Some(inner) => ready!(inner.poll(cx))?,
+            None => overloaded(),
+        };
+        let permit = this.permit.take();
+        Poll::Ready(Ok(response.map(|inner| Counted { inner, permit })))
+    }
+}
+
+fn overloaded<R: From<Bytes>>() -> Response<R> {
+    RequestRefused {
+        reason: "in_flight",
+        presented: "",
+    }
+    .emit();
+    let data = json!({
+        "kind": Kind::Throttled.as_str(),
+        "retryable": true,
+        "hint": "the operator can raise `limits.in_flight`",
+    });
+    let message = "too many requests at once";
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = refuse::answer(status, code::INTERNAL_ERROR, message, &data);
+    let soon = HeaderValue::from_static("1");
+    response.headers_mut().insert(RETRY_AFTER, soon);
+    response
+}
+
+// === impl Counted ===
+
+impl<B: Body> Body for Counted<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        let this = self.project();
+        let frame = ready!(this.inner.poll_frame(cx));
+        if frame.is_none() {
+            this.permit.take();
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}
+
+impl<B: From<Bytes>> From<Bytes> for Counted<B> {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            inner: B::from(bytes),
+            permit: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::{BodyExt as _, Full};
+    use tower::{ServiceExt as _, service_fn};
+
+    use super::*;
+
+    type Answer = Response<Counted<Full<Bytes>>>;
+
+    fn layer_of(limit: usize) -> impl Fn() -> Pin<Box<dyn Future<Output = Answer>>> {
+        let layer = InFlightLayer::new(limit);
+        move || {
+            let inner = service_fn(|_: Request<()>| async {
+                Ok::<_, Infallible>(Response::new(Full::from("served")))
+            });
+            let service = layer.layer(inner);
+            Box::pin(async move { service.oneshot(Request::new(())).await.unwrap() })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_response_counts_until_its_body_is_gone() {
+        let send = layer_of(2);
+        let first = send().await;
+        let second = send().await;
+        assert_eq!(
+            send().await.status(),
+            503,
+            "two heads came, two bodies live"
+        );
+        drop(first);
+        let third = send().await;
+        assert_eq!(third.status(), 200, "a body that is dropped counts no more");
+        let mut body = second.into_body();
+        while body.frame().await.is_some() {}
+        assert_eq!(send().await.status(), 200, "nor does one that has ended");
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_given_up_counts_no_more() {
+        let send = layer_of(1);
+        drop(send());
+        assert_eq!(send().await.status(), 200);
+    }
+
+    #[tokio::test]
+    async fn over_the_limit_the_client_is_told_to_come_back() {
+        let send = layer_of(1);
+        let _held = send().await;
+        let refused = send().await;
+        assert_eq!(refused.headers()["retry-after"], "1");
+        assert_eq!(refused.headers()["content-type"], "application/json");
+        let body = refused.into_body().collect().await.unwrap().to_bytes();
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["error"]["data"]["retryable"], true);
+        assert_eq!(
+            send().await.status(),
+            503,
+            "a refusal holds no permit and frees none"
+        );
+    }
+}

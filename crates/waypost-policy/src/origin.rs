@@ -1,0 +1,210 @@
+//! Keeps web pages from calling Waypost through the browser of somebody who can reach it.
+//!
+//! A page of a stranger can make a browser send requests here in two ways: openly, which the
+//! browser marks with the page's `Origin`, or after binding its own name to this address (DNS
+//! rebinding), which leaves the page's name in `Host`. So an `Origin` must be known, and `Host`
+//! must be a name of ours.
+//!
+//! On a loopback address the loopback names are ours, with any port. On other addresses every
+//! IP address is as well (no name was bound to anything), and as long as no
+//! `front.allowed_hosts` are given the name is not looked at: browsers send `Origin` with every
+//! POST, and the check of that alone holds then.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::future::{Either, Ready, ready};
+use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
+use http::{HeaderValue, Request, Response, StatusCode};
+use serde_json::json;
+use tower::{Layer, Service};
+use waypost_config::Front;
+use waypost_wire::code;
+
+use crate::event::RequestRefused;
+use crate::refuse;
+
+/// Refuses requests whose `Host` or `Origin` is a stranger's with 403.
+#[derive(Clone, Debug)]
+pub struct OriginGuardLayer {
+    rules: Arc<Rules>,
+}
+
+/// The service that [`OriginGuardLayer`] makes.
+#[derive(Clone, Debug)]
+pub struct OriginGuard<S> {
+    inner: S,
+    rules: Arc<Rules>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    loopback: bool,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+/// Which header is a stranger's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stranger {
+    Host,
+    Origin,
+}
+
+// === impl OriginGuardLayer ===
+
+impl OriginGuardLayer {
+    /// A guard for the endpoint at `listen`.
+    #[must_use]
+    pub fn new(listen: SocketAddr, front: &Front) -> Self {
+        let rules = Rules {
+            loopback: listen.ip().to_canonical().is_loopback(),
+            hosts: front.allowed_hosts.clone(),
+            origins: front.allowed_origins.clone(),
+        };
+        Self {
+            rules: Arc::new(rules),
+        }
+    }
+}
+
+impl<S> Layer<S> for OriginGuardLayer {
+    type Service = OriginGuard<S>;
+
+    fn layer(&self, inner: S) -> OriginGuard<S> {
+        OriginGuard {
+            inner,
+            rules: Arc::clone(&self.rules),
+        }
+    }
+}
+
+// === impl OriginGuard ===
+
+impl<S, B, R> Service<Request<B>> for OriginGuard<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    R: From<Bytes>,
+{
+    type Response = Response<R>;
+    type Error = S::Error;
+    type Future = Either<S::Future, Ready<Result<Response<R>, S::Error>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        match self.rules.stranger(&request) {
+            None => Either::Left(self.inner.call(request)),
+            Some((which, presented)) => Either::Right(ready(Ok(refused(which, &presented)))),
+        }
+    }
+}
+
+fn refused<R: From<Bytes>>(which: Stranger, presented: &str) -> Response<R> {
+    let (reason, header, key) = match which {
+        Stranger::Host => ("host", "Host", "front.allowed_hosts"),
+        Stranger::Origin => ("origin", "Origin", "front.allowed_origins"),
+    };
+    RequestRefused { reason, presented }.emit();
+    let message = format!("`{header}` is not allowed here: `{presented}`");
+    let hint = format!("the operator can add it to `{key}`");
+    let data = json!({ "hint": hint });
+    refuse::answer(
+        StatusCode::FORBIDDEN,
+        code::INVALID_REQUEST,
+        &message,
+        &data,
+    )
+}
+
+// === impl Rules ===
+
+impl Rules {
+    /// The header that is a stranger's, and what it says.
+    fn stranger<B>(&self, request: &Request<B>) -> Option<(Stranger, String)> {
+        let lines = request.headers().get_all(HOST).iter();
+        // A request can name its host in the target too; what does not name it at all comes from
+        // no browser.
+        let target = request.uri().authority().map(Authority::as_str);
+        let mut hosts = lines
+            .map(HeaderValue::as_bytes)
+            .chain(target.map(str::as_bytes));
+        if let Some(host) = hosts.find(|host| !self.knows_host(host)) {
+            return Some((Stranger::Host, shown(host)));
+        }
+        let mut origins = request.headers().get_all(ORIGIN).iter();
+        let origin = origins.find(|origin| !self.knows_origin(origin.as_bytes()))?;
+        Some((Stranger::Origin, shown(origin.as_bytes())))
+    }
+
+    fn knows_host(&self, host: &[u8]) -> bool {
+        let Some(name) = host_name(host) else {
+            return false;
+        };
+        let unbound = address(&name).is_some() && !self.loopback;
+        let unasked = self.hosts.is_empty() && !self.loopback;
+        is_loopback(&name) || unbound || unasked || self.hosts.contains(&name)
+    }
+
+    fn knows_origin(&self, origin: &[u8]) -> bool {
+        let Ok(origin) = std::str::from_utf8(origin) else {
+            return false;
+        };
+        let origin = origin.trim().to_ascii_lowercase();
+        let Some((scheme, authority)) = origin.split_once("://") else {
+            return false;
+        };
+        let Some(name) = host_name(authority.as_bytes()) else {
+            return false;
+        };
+        let web = scheme == "http" || scheme == "https";
+        let here = self.loopback && web && is_loopback(&name);
+        here || self
+            .origins
+            .iter()
+            .any(|allowed| match allowed.strip_suffix(":*") {
+                None => *allowed == origin,
+                Some(portless) => portless
+                    .split_once("://")
+                    .is_some_and(|(s, host)| s == scheme && host == name),
+            })
+    }
+}
+
+/// The name in `name[:port]`, lower case, without the dot that ends absolute names; `None` for
+/// what is no host.
+fn host_name(host: &[u8]) -> Option<String> {
+    let authority = Authority::try_from(host.trim_ascii()).ok()?;
+    let name = authority.host();
+    // What comes before an `@`, or after the name and is no port, is no part of a host.
+    let rest = authority.as_str().strip_prefix(name)?;
+    let port = rest.strip_prefix(':').unwrap_or("0");
+    let numbered = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
+    if !numbered && rest != ":" || rest.len() > 6 {
+        return None;
+    }
+    let name = name.strip_suffix('.').unwrap_or(name);
+    (!name.is_empty()).then(|| name.to_ascii_lowercase())
+}
+
+fn is_loopback(name: &str) -> bool {
+    name == "localhost" || address(name).is_some_and(|ip| ip.to_canonical().is_loopback())
+}
+
+fn address(name: &str) -> Option<IpAddr> {
+    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
+    bare.unwrap_or(name).parse().ok()
+}
+
+/// Text of a stranger, cut to what is worth showing.
+fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests;
