@@ -1,1 +1,20 @@
-//! Assembly of the daemon.
+//! Waypost, the program: command line, assembly, runtimes, admin listener, shutdown.
+//!
+//! [`stack`] shows in what order things happen to a request, `assemble` what is made from the
+//! configuration, `runtime` which thread does what, and [`daemon`] is all of it as one value.
+
+mod admin;
+mod assemble;
+mod check;
+pub mod cli;
+pub mod daemon;
+mod demo;
+pub mod exit;
+mod keys;
+mod logging;
+mod output;
+mod runtime;
+mod serve;
+mod signal;
+pub mod stack;
+pub mod walkthrough;

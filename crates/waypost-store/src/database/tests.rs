@@ -1,5 +1,3 @@
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -82,7 +80,7 @@ async fn a_dropped_database_is_whole_when_opened_again() {
     database.save(learned("builds")).await.unwrap();
     // As after SIGKILL: nothing was closed, the log file is still there.
     let path = database.path().to_owned();
-    std::mem::drop(database);
+    drop(database);
     let again = Database::open(&path).await.unwrap();
     assert_eq!(again.load().await.unwrap(), [learned("builds")]);
 }

@@ -1,0 +1,115 @@
+//! The admin listener: health, readiness, metrics, and what is known of the upstreams.
+//!
+//! It has a port of its own, so that what operators see is never one path rule away from what
+//! clients see. Probes need no credentials. Beyond loopback there is nothing else until
+//! `admin.token` is set.
+
+mod guard;
+pub(crate) mod metrics;
+mod time;
+mod upstreams;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use metrics_exporter_prometheus::PrometheusHandle;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use waypost_hub::hub::Hub;
+
+use self::guard::Guard;
+
+/// What the admin listener looks at.
+#[derive(Clone)]
+pub(crate) struct Admin {
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) metrics: PrometheusHandle,
+    /// Cancelled as soon as the process is to end.
+    pub(crate) draining: CancellationToken,
+}
+
+/// Everything the listener answers. `guard` knows what whom is shown.
+pub(crate) fn routes(admin: Admin, guard: Guard) -> Router {
+    let guard = Arc::new(guard);
+    let api = Router::new()
+        .route("/api/v1/upstreams", get(list_upstreams))
+        .route_layer(from_fn_with_state(Arc::clone(&guard), guard::token));
+    Router::new()
+        .route("/healthz", get(healthy))
+        .route("/health", get(healthy))
+        .route("/readyz", get(ready))
+        .route("/ready", get(ready))
+        .route("/metrics", get(render_metrics))
+        .merge(api)
+        .fallback(nothing_here)
+        .layer(from_fn_with_state(guard, guard::host))
+        .with_state(Arc::new(admin))
+}
+
+pub(crate) fn guard(config: &waypost_config::Config) -> Guard {
+    Guard {
+        loopback: config.admin.ip().is_loopback(),
+        token: config.admin_token.clone(),
+    }
+}
+
+/// The process runs. Nothing else may make this fail: whoever asks restarts the process.
+async fn healthy() -> Response {
+    json_answer(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+/// Traffic is welcome: the first connect attempts are over and every required upstream answers.
+/// The others never count; one that flaps must not take the whole gateway out.
+async fn ready(State(admin): State<Arc<Admin>>) -> Response {
+    let readiness = admin.hub.readiness();
+    let status = if admin.draining.is_cancelled() {
+        "draining"
+    } else if !readiness.starting.is_empty() {
+        "starting"
+    } else if !readiness.missing.is_empty() {
+        "a required upstream is missing"
+    } else {
+        "ready"
+    };
+    let code = match status {
+        "ready" => StatusCode::OK,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    json_answer(code, &json!({ "status": status }))
+}
+
+async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
+    metrics::sample(admin.hub.members());
+    let text = admin.metrics.render();
+    let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(CONTENT_TYPE, kind)], text).into_response()
+}
+
+async fn list_upstreams(State(admin): State<Arc<Admin>>) -> Response {
+    let body = upstreams::list(admin.hub.members());
+    answer(StatusCode::OK, Body::from(body.as_bytes().clone()))
+}
+
+async fn nothing_here() -> Response {
+    refusal(StatusCode::NOT_FOUND, "nothing here")
+}
+
+fn refusal(code: StatusCode, why: &str) -> Response {
+    json_answer(code, &json!({ "error": why }))
+}
+
+fn json_answer(code: StatusCode, body: &serde_json::Value) -> Response {
+    answer(code, Body::from(body.to_string()))
+}
+
+fn answer(code: StatusCode, body: Body) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    (code, [(CONTENT_TYPE, kind)], body).into_response()
+}

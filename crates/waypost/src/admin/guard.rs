@@ -1,0 +1,136 @@
+//! Who may see what of the admin listener.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderMap, StatusCode};
+use waypost_config::{KeyHash, Secret};
+
+use super::refusal;
+
+/// What decides.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// Only this machine reaches the listener.
+    pub(crate) loopback: bool,
+    pub(crate) token: Option<Secret>,
+}
+
+/// Refuses names of other hosts on loopback: a page in a browser can make its own name resolve to
+/// 127.0.0.1, but not be this machine.
+pub(super) async fn host(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if guard.loopback && !is_this_machine(request.headers()) {
+        return refusal(StatusCode::FORBIDDEN, "this `Host` is not served here");
+    }
+    next.run(request).await
+}
+
+/// Asks for the token; without one, loopback is enough.
+pub(super) async fn token(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match &guard.token {
+        None if guard.loopback => next.run(request).await,
+        None => refusal(
+            StatusCode::FORBIDDEN,
+            "set `admin.token` to use this from other machines",
+        ),
+        Some(token) if bears(request.headers(), token) => next.run(request).await,
+        Some(_) => refusal(StatusCode::UNAUTHORIZED, "bearer token needed"),
+    }
+}
+
+fn is_this_machine(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {
+        return false;
+    };
+    let Ok(authority) = host.parse::<http::uri::Authority>() else {
+        return false;
+    };
+    let name = authority.host().trim_matches(['[', ']']);
+    let address = name.parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
+}
+
+/// Compares digests: how far two of them agree says nothing about the token.
+fn bears(headers: &HeaderMap, token: &Secret) -> bool {
+    let presented = headers
+        .get(AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let bearer = presented.and_then(|value| {
+        let (scheme, rest) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(rest.trim())
+    });
+    bearer.is_some_and(|bearer| KeyHash::of(bearer) == KeyHash::of(token.expose()))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn check(guard: Guard, path: &str, headers: &[(&str, &str)], expected: u16) {
+        let guard = Arc::new(guard);
+        let state = |guard: &Arc<Guard>| Arc::clone(guard);
+        let api = axum::Router::new()
+            .route("/api", axum::routing::get(|| async {}))
+            .route_layer(axum::middleware::from_fn_with_state(state(&guard), token));
+        let app = axum::Router::new()
+            .route("/healthz", axum::routing::get(|| async {}))
+            .merge(api)
+            .layer(axum::middleware::from_fn_with_state(guard, host));
+        let mut request = Request::builder().uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        let answer = app.oneshot(request).await.unwrap();
+        assert_eq!(answer.status(), expected, "{path} {headers:?}");
+    }
+
+    fn guard(loopback: bool, token: Option<&str>) -> Guard {
+        let token = token.map(Secret::new);
+        Guard { loopback, token }
+    }
+
+    #[tokio::test]
+    async fn beyond_loopback_only_probes_are_open_until_there_is_a_token() {
+        let host = ("host", "waypost.svc:7401");
+        check(guard(false, None), "/healthz", &[host], 200).await;
+        check(guard(false, None), "/api", &[host], 403).await;
+        let right = ("authorization", "Bearer letmein");
+        check(guard(false, None), "/api", &[host, right], 403).await;
+        check(guard(false, Some("letmein")), "/api", &[host, right], 200).await;
+        check(guard(false, Some("letmein")), "/api", &[host], 401).await;
+        let wrong = ("authorization", "Bearer letmeim");
+        check(guard(false, Some("letmein")), "/api", &[host, wrong], 401).await;
+    }
+
+    #[tokio::test]
+    async fn on_loopback_only_its_own_names_are_served() {
+        for host in [
+            "localhost:7401",
+            "127.0.0.1:7401",
+            "[::1]:7401",
+            "LOCALHOST",
+        ] {
+            check(guard(true, None), "/api", &[("host", host)], 200).await;
+        }
+        for host in ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", ""] {
+            check(guard(true, None), "/healthz", &[("host", host)], 403).await;
+        }
+        check(guard(true, None), "/healthz", &[], 403).await;
+    }
+}

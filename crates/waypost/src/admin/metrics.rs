@@ -1,0 +1,87 @@
+//! The process's metrics, in the format of Prometheus.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tokio_util::sync::CancellationToken;
+use waypost_hub::member::Member;
+use waypost_hub::status::State;
+
+/// From an answer out of memory to a slow tool.
+const SECONDS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0,
+];
+
+/// How often recorded values are gathered, should nobody scrape.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// One per process, whatever number of daemons it holds.
+static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// Starts recording, or joins the recorder that runs.
+pub(crate) fn start() -> PrometheusHandle {
+    let handle = RECORDER.get_or_init(|| {
+        let suffix = Matcher::Suffix("_seconds".to_owned());
+        let builder = PrometheusBuilder::new();
+        let recorder = match builder.set_buckets_for_metric(suffix, SECONDS) {
+            Ok(builder) => builder.build_recorder(),
+            // Only an empty list of buckets is refused.
+            Err(_) => PrometheusBuilder::new().build_recorder(),
+        };
+        let handle = recorder.handle();
+        if metrics::set_global_recorder(recorder).is_err() {
+            tracing::warn!("another metrics recorder runs in this process, ours stays empty");
+        }
+        describe();
+        handle
+    });
+    handle.clone()
+}
+
+/// Keeps recorded values from piling up while nobody scrapes.
+pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
+    let mut every = tokio::time::interval(UPKEEP);
+    while stop.run_until_cancelled(every.tick()).await.is_some() {
+        handle.run_upkeep();
+    }
+}
+
+/// Takes what is a state and not an event, at the moment somebody asks.
+pub(super) fn sample(members: &[Arc<Member>]) {
+    for member in members {
+        let state = member.status.state();
+        let up = matches!(state, State::Up | State::Degraded);
+        let name = member.name.to_string();
+        gauge!("waypost_upstream_up", "upstream" => name.clone()).set(f64::from(u8::from(up)));
+        let learned = member.learned();
+        let tools =
+            learned.and_then(|learned| learned.catalogue.tools.as_ref().map(|l| l.items.len()));
+        let tools = u32::try_from(tools.unwrap_or(0)).unwrap_or(u32::MAX);
+        gauge!("waypost_upstream_tools", "upstream" => name).set(f64::from(tools));
+    }
+}
+
+fn describe() {
+    gauge!("waypost_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
+    counter!("waypost_connections_refused_total").absolute(0);
+    describe_gauge!(
+        "waypost_build_info",
+        "Always 1; the label says which version runs."
+    );
+    describe_gauge!("waypost_upstream_up", "1 while the upstream can be called.");
+    describe_gauge!("waypost_upstream_tools", "Tools that the upstream lists.");
+    describe_counter!(
+        "waypost_connections_refused_total",
+        "Client connections over `limits.connections`."
+    );
+    describe_counter!(
+        "waypost_upstream_calls_total",
+        "Calls that left for an upstream, by outcome."
+    );
+    describe_histogram!(
+        "waypost_upstream_call_seconds",
+        "How long upstreams took to answer."
+    );
+}

@@ -1,0 +1,92 @@
+//! `/api/v1/upstreams`: how each upstream is doing and what it said of itself.
+
+use std::sync::Arc;
+
+use waypost_config::Reach;
+use waypost_hub::member::Member;
+use waypost_hub::registry::{Catalogue, Learned, Listing};
+use waypost_hub::status::Report;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use super::time::iso;
+
+/// `{"upstreams": [...]}` in the file's order. What servers said is passed on as they said it;
+/// addresses, headers and variables, where secrets live, are not shown.
+pub(super) fn list(members: &[Arc<Member>]) -> Raw {
+    let all: Vec<String> = members
+        .iter()
+        .map(|member| Raw::from(one(member)).text().to_owned())
+        .collect();
+    let mut body = Object::new();
+    body.set("upstreams", array(&all));
+    body.into()
+}
+
+fn one(member: &Member) -> Object {
+    let report = member.status.report();
+    let learned = member.learned();
+    let settings = &member.settings;
+    let transport = match settings.reach {
+        Reach::Http { .. } => "http",
+        Reach::Stdio { .. } => "stdio",
+    };
+    let mut object = Object::from_iter([
+        ("name", Raw::string(&member.name)),
+        ("transport", Raw::string(transport)),
+        ("required", Raw::bool(settings.required)),
+        ("state", Raw::string(report.state.as_str())),
+        ("since", Raw::string(&iso(report.since_ms))),
+        ("calls", Raw::from_serialize(&member.status.calls())),
+        ("lastError", last_error(&report)),
+    ]);
+    if let Some(learned) = learned {
+        add_learned(&mut object, &learned);
+    }
+    object
+}
+
+fn last_error(report: &Report) -> Raw {
+    let Some(text) = &report.last_error else {
+        return Raw::null();
+    };
+    let at = iso(report.last_error_ms);
+    Raw::from_serialize(&serde_json::json!({ "at": at, "message": text }))
+}
+
+fn add_learned(object: &mut Object, learned: &Learned) {
+    let facts = &learned.facts;
+    object.set("era", Raw::string(learned.era.as_str()));
+    object.set("versions", Raw::from_serialize(&facts.versions));
+    object.set("capabilities", Raw::from(&facts.capabilities));
+    object.set("extensions", Raw::from(&learned.extensions()));
+    object.set(
+        "serverInfo",
+        facts.server_info.clone().unwrap_or_else(Raw::null),
+    );
+    object.set("learnedAt", Raw::string(&iso(learned.learned_at)));
+    let Catalogue {
+        tools,
+        prompts,
+        resources,
+        templates,
+    } = &learned.catalogue;
+    // No number is a list that the server does not have; zero is an empty one.
+    for (key, listing) in [
+        ("tools", tools),
+        ("prompts", prompts),
+        ("resources", resources),
+        ("resourceTemplates", templates),
+    ] {
+        let count = |listing: &Listing| Raw::from_serialize(&listing.items.len());
+        object.set(key, listing.as_ref().map_or_else(Raw::null, count));
+    }
+}
+
+fn array(items: &[String]) -> Raw {
+    let text = format!("[{}]", items.join(","));
+    Raw::parse(&text.into()).unwrap_or_else(|_| Raw::null())
+}
+
+#[cfg(test)]
+mod tests;

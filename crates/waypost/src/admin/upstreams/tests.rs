@@ -1,0 +1,101 @@
+use bytes::Bytes;
+use waypost_config::parse_str;
+use waypost_hub::call::Call;
+use waypost_hub::error::{CallError, Kind};
+use waypost_hub::registry::{Era, Scope};
+use waypost_hub::status::State;
+use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Facts, Upstream};
+
+use super::*;
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Upstream for Nobody {
+    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn call(&self, _: Call) -> CallFuture<'_> {
+        Box::pin(std::future::pending())
+    }
+}
+
+const YAML: &str = r#"
+upstreams:
+  builds:
+    url: https://ci.example/mcp?api_key=canary-query
+    headers: { Authorization: "Bearer canary-header" }
+  files: { command: canary-command, args: [canary-argument], env: { TOKEN: canary-variable }, disabled: true }
+"#;
+
+fn members() -> Vec<Arc<Member>> {
+    let upstreams = parse_str(YAML).unwrap().config.upstreams;
+    let members = upstreams
+        .into_iter()
+        .map(|settings| Member::new(settings, Arc::new(Nobody)));
+    members.map(Arc::new).collect()
+}
+
+fn learned() -> Learned {
+    let capabilities = br#"{"tools":{},"extensions":{"x/y":{ "n":1.0 , "a":[ ]}}}"#;
+    Learned {
+        upstream: "builds".to_owned(),
+        fingerprint: String::new(),
+        era: Era::Modern,
+        facts: Facts {
+            versions: vec!["2026-07-28".to_owned()],
+            capabilities: Object::parse(&Bytes::from_static(capabilities)).unwrap(),
+            ..Facts::default()
+        },
+        catalogue: Catalogue {
+            tools: Some(Listing {
+                items: vec![Raw::empty_object(); 3],
+                ttl_ms: 0,
+                scope: Scope::Public,
+                fetched_at: 0,
+            }),
+            ..Catalogue::default()
+        },
+        task_only: std::collections::BTreeSet::new(),
+        learned_at: 0,
+        last_error: None,
+    }
+}
+
+#[test]
+fn r36_no_secret_of_the_file_is_shown() {
+    let text = list(&members()).text().to_owned();
+    assert!(!text.contains("canary"), "{text}");
+}
+
+#[test]
+fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
+    let members = members();
+    members[0].learn(learned());
+    members[0].status.set(State::Up, None);
+    members[0]
+        .status
+        .failed(&CallError::upstream(Kind::Timeout, &members[0].name).to_string());
+    let text = list(&members).text().to_owned();
+    assert!(
+        text.contains(r#""extensions":{"x/y":{ "n":1.0 , "a":[ ]}}"#),
+        "{text}"
+    );
+    let body: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let [builds, files] = body["upstreams"].as_array().unwrap().as_slice() else {
+        panic!("{text}")
+    };
+    assert_eq!(builds["state"], "up");
+    assert_eq!(builds["era"], "modern");
+    assert_eq!(builds["versions"][0], "2026-07-28");
+    assert_eq!(builds["tools"], 3);
+    assert_eq!(builds["prompts"], serde_json::Value::Null);
+    assert_eq!(
+        builds["lastError"]["message"],
+        "upstream `builds`: no answer in time"
+    );
+    assert_eq!(files["state"], "disabled");
+    assert_eq!(files["transport"], "stdio");
+    assert_eq!(files["lastError"], serde_json::Value::Null);
+}

@@ -1,0 +1,108 @@
+//! From the configuration to everything that answers requests.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use waypost_config::{Config, Upstream as Settings};
+use waypost_hub::call::Call;
+use waypost_hub::error::{CallError, Kind};
+use waypost_hub::hub::{Hub, Parts};
+use waypost_hub::keys::Keys;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::member::Member;
+use waypost_hub::store::Store;
+use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+use waypost_store::{Database, keys};
+use waypost_upstream::Fault;
+
+use crate::exit::Fatal;
+
+/// The hub and what it stands on.
+#[derive(Debug)]
+pub(crate) struct Assembled {
+    pub(crate) hub: Arc<Hub>,
+    /// All work that belongs to no connection.
+    pub(crate) background: Tasks,
+    pub(crate) database: Database,
+}
+
+/// Opens the state and puts everything together on the runtime of the caller; nothing runs yet.
+pub(crate) async fn assemble(config: &Arc<Config>, cores: usize) -> Result<Assembled, Fatal> {
+    let keys = keys::load(&config.state).map_err(|error| {
+        let hint = error.hint();
+        Fatal::hint(error, hint)
+    })?;
+    let database = Database::open(&config.state.path).await.map_err(|error| {
+        let hint = error.hint();
+        Fatal::hint(error, hint)
+    })?;
+    let background = Tasks::on(Handle::current());
+    let store = Arc::new(database.clone());
+    let hub = hub(config, cores, store, keys, &background);
+    Ok(Assembled {
+        hub,
+        background,
+        database,
+    })
+}
+
+/// The hub over its upstreams.
+pub(crate) fn hub(
+    config: &Arc<Config>,
+    cores: usize,
+    store: Arc<dyn Store>,
+    keys: Keys,
+    background: &Tasks,
+) -> Arc<Hub> {
+    let parts = waypost_upstream::Parts {
+        tasks: background.clone(),
+        cores,
+        response_limit: config.limits.response_body,
+        env: Arc::new(std::env::vars_os().collect()),
+        tls: waypost_upstream::parts::Tls::default(),
+    };
+    let members = config.upstreams.iter().map(|settings| {
+        let upstream = upstream(settings, &parts);
+        Arc::new(Member::new(settings.clone(), upstream))
+    });
+    Hub::new(Parts {
+        members: members.collect(),
+        config: Arc::clone(config),
+        store,
+        keys,
+        background: background.clone(),
+    })
+}
+
+/// One that cannot work is still there, and says so: it must not take the others down.
+fn upstream(settings: &Settings, parts: &waypost_upstream::Parts) -> Arc<dyn Upstream> {
+    waypost_upstream::connect(settings, parts).unwrap_or_else(|fault| {
+        let name = settings.name.as_str().into();
+        let fault = Arc::new(fault);
+        Arc::new(Unusable { name, fault })
+    })
+}
+
+/// An upstream whose settings cannot work on this machine.
+#[derive(Debug)]
+struct Unusable {
+    name: Arc<str>,
+    fault: Arc<Fault>,
+}
+
+impl Unusable {
+    fn error(&self) -> CallError {
+        let error = CallError::upstream(Kind::Unavailable, &self.name);
+        error.detail(self.fault.to_string()).retryable()
+    }
+}
+
+impl Upstream for Unusable {
+    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+        Box::pin(std::future::ready(Err(self.error())))
+    }
+
+    fn call(&self, _: Call) -> CallFuture<'_> {
+        Box::pin(std::future::ready(Err(self.error())))
+    }
+}

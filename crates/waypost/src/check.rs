@@ -1,0 +1,156 @@
+//! `waypost check`: is the configuration right, and what would clients see?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+use waypost_config::{Config, Loaded};
+use waypost_hub::catalog::entry::Kind;
+use waypost_hub::hub::{Exposed, Hub};
+use waypost_hub::keys::Keys;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::member::Member;
+use waypost_hub::registry::Learned;
+use waypost_hub::store::{Store, StoreError};
+use waypost_hub::upstream::BoxFuture;
+
+use crate::assemble;
+use crate::exit::Fatal;
+use crate::output::{print, table};
+use crate::serve::runtime;
+
+/// Longest wait for upstreams, whatever they are allowed in operation.
+const BUDGET: Duration = Duration::from_secs(20);
+
+/// Between two looks at who is still connecting.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What children get to leave by themselves.
+const FAREWELL: Duration = Duration::from_secs(6);
+
+/// Prints warnings, then what connecting shows. The state is neither read nor written.
+pub(crate) fn run(loaded: Loaded, offline: bool) -> Result<(), Fatal> {
+    for warning in &loaded.warnings {
+        print(&format!("{warning}\n"));
+    }
+    if offline {
+        print("the configuration is valid");
+        return Ok(());
+    }
+    let runtime = runtime()?;
+    let result = runtime.block_on(connect(Arc::new(loaded.config)));
+    runtime.shutdown_background();
+    result
+}
+
+async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
+    let key = waypost_store::keys::generate();
+    let keys = Keys::new(vec![key.into()]).map_err(anyhow::Error::from)?;
+    let background = Tasks::on(Handle::current());
+    let hub = assemble::hub(&config, 1, Arc::new(Forgetful), keys, &background);
+    hub.start().await;
+    let until = Instant::now() + BUDGET;
+    while !hub.readiness().starting.is_empty() && Instant::now() < until {
+        sleep(LOOK).await;
+    }
+    print(&report(&hub));
+    let missing = hub.readiness().missing;
+    background.drain(FAREWELL).await;
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let error = anyhow!(
+        "required upstreams cannot be called: `{}`",
+        missing.join("`, `")
+    );
+    Err(Fatal::hint(error, "the table above says why"))
+}
+
+fn report(hub: &Hub) -> String {
+    let members = hub.members();
+    if members.is_empty() {
+        return "the configuration is valid, and has no upstreams".to_owned();
+    }
+    let headings = [
+        "upstream",
+        "state",
+        "era",
+        "versions",
+        "tasks",
+        "last error",
+    ];
+    let rows: Vec<_> = members.iter().map(|member| upstream(member)).collect();
+    let mut text = table(headings, &rows);
+    let exposed = hub.table();
+    if !exposed.is_empty() {
+        let headings = ["kind", "exposed", "length", "upstream", "original"];
+        let rows: Vec<_> = exposed.iter().map(name).collect();
+        text.push_str("\n\n");
+        text.push_str(&table(headings, &rows));
+    }
+    text
+}
+
+fn upstream(member: &Member) -> [String; 6] {
+    let report = member.status.report();
+    let learned = member.learned();
+    let dash = || "-".to_owned();
+    let (era, versions, tasks) = learned.map_or_else(
+        || (dash(), dash(), dash()),
+        |learned| {
+            let versions = match learned.facts.versions.join(", ") {
+                none if none.is_empty() => dash(),
+                some => some,
+            };
+            let tasks = if member.has_tasks() { "yes" } else { "no" };
+            (learned.era.as_str().to_owned(), versions, tasks.to_owned())
+        },
+    );
+    [
+        member.name.to_string(),
+        report.state.as_str().to_owned(),
+        era,
+        versions,
+        tasks,
+        report.last_error.unwrap_or_default(),
+    ]
+}
+
+fn name(exposed: &Exposed) -> [String; 5] {
+    [
+        kind(exposed.kind).to_owned(),
+        exposed.name.to_string(),
+        exposed.name.chars().count().to_string(),
+        exposed.upstream.to_string(),
+        exposed.original.to_string(),
+    ]
+}
+
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Tool => "tool",
+        Kind::Prompt => "prompt",
+        Kind::Resource => "resource",
+        Kind::Template => "template",
+    }
+}
+
+/// A store without memory.
+#[derive(Debug)]
+struct Forgetful;
+
+impl Store for Forgetful {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn save(&self, _: Learned) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn forget(&self, _: &str) -> BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Ok(()) })
+    }
+}

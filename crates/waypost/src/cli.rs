@@ -1,0 +1,185 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use waypost_config::{Loaded, Sources, json_schema, load};
+use waypost_testkit::cli::DemoServer;
+
+use crate::exit::Fatal;
+use crate::output::print;
+use crate::{check, demo, keys, serve};
+
+/// One MCP endpoint in front of many MCP servers.
+#[derive(Debug, Parser)]
+#[command(name = "waypost", version, about, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway
+    Serve(Serve),
+    /// Check the configuration, connect to the upstreams and show what clients would see
+    Check(Check),
+    /// Print the JSON Schema of the configuration file
+    Schema,
+    /// Manage who may call
+    Auth {
+        #[command(subcommand)]
+        command: Auth,
+    },
+    /// Run Waypost with demo servers behind it
+    Demo(Demo),
+    /// Run one of the demo servers alone
+    DemoServer(DemoServer),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigFile {
+    /// The configuration; `./waypost.yaml` or `~/.config/waypost/waypost.yaml` if not given
+    #[arg(long, short, value_name = "FILE", env = "WAYPOST_CONFIG")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Address of the MCP endpoint
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Address of health, metrics and the admin API
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    /// What is logged: `warn`, `info`, `debug`, or directives such as `info,waypost_hub=debug`
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Form of a log line
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<Format>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Look at the file only, connect to nothing
+    #[arg(long)]
+    offline: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Auth {
+    /// Make a bearer key; it is printed once, the configuration holds only its hash
+    AddKey {
+        /// Whom the key stands for
+        name: String,
+    },
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Demo {
+    /// Address of the MCP endpoint; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7400")]
+    pub(crate) listen: SocketAddr,
+    /// Play a tour of requests and answers against it, then end
+    #[arg(long)]
+    pub(crate) walkthrough: bool,
+}
+
+impl Cli {
+    /// Does what the command line asks for.
+    ///
+    /// # Errors
+    /// [`Fatal`], from which the exit code follows.
+    pub fn run(self) -> Result<(), Fatal> {
+        match self.command {
+            Command::Serve(serve) => {
+                let sources = serve.sources();
+                serve::run(load(&sources).map_err(Fatal::Config)?)
+            }
+            Command::Check(check) => check::run(check.file.load()?, check.offline),
+            Command::Schema => {
+                print(&format!("{:#}", json_schema()));
+                Ok(())
+            }
+            Command::Auth {
+                command: Auth::AddKey { name },
+            } => keys::add(&name),
+            Command::Demo(demo) => demo::run(demo),
+            Command::DemoServer(server) => demo::server(server),
+        }
+    }
+}
+
+impl ConfigFile {
+    fn load(self) -> Result<Loaded, Fatal> {
+        load(&Sources::from_process(self.config)).map_err(Fatal::Config)
+    }
+}
+
+impl Serve {
+    fn sources(self) -> Sources {
+        let format = self.log_format.map(|format| {
+            match format {
+                Format::Text => "text",
+                Format::Json => "json",
+            }
+            .to_owned()
+        });
+        let flags = [
+            ("listen", self.listen),
+            ("admin", self.admin),
+            ("log.level", self.log_level),
+            ("log.format", format),
+        ];
+        let given = flags
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
+        given.fold(
+            Sources::from_process(self.file.config),
+            |sources, (key, value)| sources.with_flag(key, value),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let arguments = "waypost serve --listen 127.0.0.1:1 --admin 127.0.0.1:2 --log-format json \
+             --log-level warn";
+        let cli = Cli::try_parse_from(arguments.split_whitespace()).unwrap();
+        let Command::Serve(serve) = cli.command else {
+            panic!("serve")
+        };
+        let mut sources = serve.sources();
+        sources.env.clear();
+        sources.file = None;
+        sources.text = Some("{ listen: 127.0.0.1:9, admin: 127.0.0.1:9 }".to_owned());
+        let config = load(&sources).unwrap().config;
+        assert_eq!(config.listen.port(), 1);
+        assert_eq!(config.admin.port(), 2);
+        assert_eq!(config.log.level, "warn");
+        assert_eq!(config.log.format, waypost_config::LogFormat::Json);
+    }
+}

@@ -1,0 +1,297 @@
+//! Waypost as one value: started from a configuration, stopped by draining.
+//!
+//! The program holds one; tests hold several. Start and stop are the same code for both.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use waypost_config::Config;
+use waypost_hub::hub::Hub;
+use waypost_hub::lifecycle::Tasks;
+
+use crate::admin::{self, Admin};
+use crate::assemble::{Assembled, assemble};
+use crate::exit::Fatal;
+use crate::runtime::{Connections, Core, bind};
+use crate::stack;
+
+pub use crate::runtime::Shares;
+
+/// Connections of probes, scrapers and an operator.
+const ADMIN_CONNECTIONS: usize = 64;
+
+/// What ending the children may take beyond the drain grace.
+const CHILDREN: Duration = Duration::from_millis(1_500);
+
+/// What the configuration does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Data cores; as many as the machine, or its container, has if not given.
+    pub cores: Option<NonZeroUsize>,
+    /// How cores come by connections; what suits the system if not given.
+    pub shares: Option<Shares>,
+}
+
+/// A running Waypost. Dropping it ends everything at once; [`Daemon::stop`] drains.
+#[derive(Debug)]
+pub struct Daemon {
+    /// Where the MCP endpoint listens.
+    pub mcp: SocketAddr,
+    /// Where the admin listener listens.
+    pub admin: SocketAddr,
+    hub: Arc<Hub>,
+    stop: CancellationToken,
+    hurry: CancellationToken,
+    ended: Option<oneshot::Receiver<bool>>,
+}
+
+/// Between two looks at whether upstreams are there.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The two addresses that were bound.
+type Addresses = (SocketAddr, SocketAddr);
+
+/// What the control thread reports once it is up, or why it is not.
+type Started = Result<(Addresses, Arc<Hub>), Fatal>;
+
+impl Daemon {
+    /// Starts on threads of its own and returns when both listeners accept. Upstreams connect
+    /// behind that; an unreachable one is no error.
+    ///
+    /// # Errors
+    /// [`Fatal`] when an address cannot be bound or the state cannot be used.
+    pub async fn start(config: Config, options: Options) -> Result<Self, Fatal> {
+        let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
+        let (started, start) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let control = Control {
+            config: Arc::new(config),
+            options,
+            stop: stop.clone(),
+            hurry: hurry.clone(),
+        };
+        thread::Builder::new()
+            .name("waypost-control".to_owned())
+            .spawn(move || control.run(started, end))
+            .context("cannot start a thread")?;
+        let ((mcp, admin), hub) = start
+            .await
+            .map_err(|_| anyhow!("the control thread ended before it was up"))??;
+        Ok(Self {
+            mcp,
+            admin,
+            hub,
+            stop,
+            hurry,
+            ended: Some(ended),
+        })
+    }
+
+    /// The MCP endpoint.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.mcp)
+    }
+
+    /// Waits until it is ready as `/readyz` says: all first connect attempts over, every required
+    /// upstream there. `false` when that takes longer than `within`.
+    pub async fn ready(&self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        while !self.hub.readiness().ready {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        true
+    }
+
+    /// Drains: readiness is gone at once, nothing new is accepted, what is in flight may finish
+    /// within the grace, streams and children end. `false` when something had to be cut off.
+    pub async fn stop(mut self) -> bool {
+        self.stop.cancel();
+        match self.ended.take() {
+            Some(ended) => ended.await.unwrap_or(false),
+            None => false,
+        }
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // After an ordinary stop nobody listens any more.
+        self.hurry.cancel();
+        self.stop.cancel();
+    }
+}
+
+/// What the control thread works with.
+struct Control {
+    config: Arc<Config>,
+    options: Options,
+    stop: CancellationToken,
+    hurry: CancellationToken,
+}
+
+impl Control {
+    fn run(self, started: oneshot::Sender<Started>, end: oneshot::Sender<bool>) {
+        let runtime = match Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                let error = anyhow::Error::from(error).context("cannot start the control runtime");
+                drop(started.send(Err(error.into())));
+                return;
+            }
+        };
+        let clean = runtime.block_on(async {
+            match Running::start(&self.config, self.options).await {
+                Ok(running) => {
+                    let hub = Arc::clone(&running.assembled.hub);
+                    drop(started.send(Ok((running.addresses, hub))));
+                    self.stop.cancelled().await;
+                    running.end(self.config.drain_grace, &self.hurry).await
+                }
+                Err(fatal) => {
+                    drop(started.send(Err(fatal)));
+                    true
+                }
+            }
+        });
+        // Whatever is still at it had its chance.
+        runtime.shutdown_background();
+        // A daemon that was dropped does not wait for this.
+        end.send(clean).ok();
+    }
+}
+
+/// Everything that runs, seen from the control runtime.
+struct Running {
+    addresses: Addresses,
+    assembled: Assembled,
+    connections: Connections,
+    admin: Connections,
+    draining: CancellationToken,
+    cores: Vec<Core>,
+    cores_end: CancellationToken,
+}
+
+impl Running {
+    async fn start(config: &Arc<Config>, options: Options) -> Result<Self, Fatal> {
+        let shares = options.shares.unwrap_or(Shares::natural());
+        let count = options
+            .cores
+            .or_else(|| thread::available_parallelism().ok())
+            .map_or(1, NonZeroUsize::get);
+        let sockets = if shares == Shares::Own { count } else { 1 };
+        // Before anything else is touched: the usual mistake is a second Waypost.
+        let mcp = listen(config.listen, sockets, "listen")?;
+        let admin = listen(config.admin, 1, "admin")?;
+        let addresses = (address(&mcp)?, address(&admin)?);
+
+        let metrics = admin::metrics::start();
+        let assembled = assemble(config, count).await?;
+        let hub = &assembled.hub;
+        hub.start().await;
+        let draining = CancellationToken::new();
+        let connections = Connections::new(
+            stack::http(config, addresses.0, hub),
+            Tasks::default(),
+            config.limits.connections,
+        );
+        let facts = Admin {
+            hub: Arc::clone(hub),
+            metrics: metrics.clone(),
+            draining: draining.clone(),
+        };
+        let routes = admin::routes(facts, admin::guard(config));
+        let admin_connections = Connections::new(routes, Tasks::default(), ADMIN_CONNECTIONS);
+        let background = &assembled.background;
+        for listener in admin {
+            let connections = admin_connections.clone();
+            admin_connections.spawn_here(|_| connections.accept(listener));
+        }
+        background.spawn(|stop| admin::metrics::upkeep(metrics, stop));
+        let cores_end = CancellationToken::new();
+        let cores = match (shares, mcp) {
+            (Shares::Own, listeners) => Core::own(listeners, &connections, &cores_end),
+            (Shares::Dealt, listeners) => listeners
+                .into_iter()
+                .next()
+                .ok_or_else(|| io::Error::other("no socket"))
+                .and_then(|one| Core::dealt(one, count, &connections, &cores_end)),
+        };
+        let cores = cores.context("cannot start a core")?;
+        tracing::info!(mcp = %addresses.0, admin = %addresses.1, cores = count, "listening");
+        Ok(Self {
+            addresses,
+            assembled,
+            connections,
+            admin: admin_connections,
+            draining,
+            cores,
+            cores_end,
+        })
+    }
+
+    /// The one way down. Whether everything ended by itself.
+    async fn end(self, grace: Duration, hurry: &CancellationToken) -> bool {
+        let Self {
+            assembled,
+            connections,
+            admin,
+            draining,
+            cores,
+            cores_end,
+            ..
+        } = self;
+        let last = Instant::now() + grace + CHILDREN;
+        draining.cancel();
+        // Streams without end get their graceful one; then only real work is left.
+        assembled.hub.begin_drain();
+        let drained = hurry.run_until_cancelled(connections.drain(grace)).await;
+        // The children are asked to leave only now: calls were still using them.
+        let left = last.saturating_duration_since(Instant::now());
+        let children = assembled.background.drain(left);
+        let children = hurry.run_until_cancelled(children).await;
+        assembled.database.close().await;
+        admin.drain(Duration::ZERO).await;
+        cores_end.cancel();
+        for core in cores {
+            core.join();
+        }
+        let clean = drained == Some(true) && children == Some(true);
+        tracing::info!(clean, "ended");
+        clean
+    }
+}
+
+fn listen(at: SocketAddr, count: usize, setting: &str) -> Result<Vec<TcpListener>, Fatal> {
+    bind(at, count).map_err(|error| {
+        let hint = match error.kind() {
+            io::ErrorKind::AddrInUse => format!(
+                "another program listens there, perhaps another Waypost; stop it or give \
+                 another address with `--{setting}`"
+            ),
+            io::ErrorKind::PermissionDenied => {
+                format!("take a port above 1023 with `--{setting}`")
+            }
+            _ => format!("give an address of this machine with `--{setting}`"),
+        };
+        let error = anyhow::Error::from(error).context(format!("cannot listen on `{at}`"));
+        Fatal::hint(error, hint)
+    })
+}
+
+fn address(listeners: &[TcpListener]) -> Result<SocketAddr, Fatal> {
+    let first = listeners.first().map(TcpListener::local_addr);
+    let first = first.unwrap_or_else(|| Err(io::Error::other("no socket")));
+    Ok(first.context("cannot read the address of a listener")?)
+}

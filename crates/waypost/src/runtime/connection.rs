@@ -1,0 +1,145 @@
+//! One client connection after the other.
+
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use waypost_hub::lifecycle::Tasks;
+
+/// Longest wait for the head of a request. It also runs between two requests, and clients keep
+/// idle connections for up to 90 s: whoever closes first should be the client.
+const HEAD: Duration = Duration::from_secs(120);
+
+/// Pause after an accept that failed for want of descriptors or memory.
+const BREATHER: Duration = Duration::from_millis(100);
+
+/// Said to a connection that is one too many; a queue would only hide the overload.
+const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n\
+    retry-after: 1\r\ncontent-length: 0\r\n\r\n";
+
+/// Serves connections, on whichever runtime accepts them. Clones share the cap and the stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Connections {
+    router: Router,
+    tasks: Tasks,
+    permits: Arc<Semaphore>,
+}
+
+impl Connections {
+    /// At most `cap` connections at once; `tasks` ends them.
+    pub(crate) fn new(router: Router, tasks: Tasks, cap: usize) -> Self {
+        let permits = Arc::new(Semaphore::new(cap.min(Semaphore::MAX_PERMITS)));
+        Self {
+            router,
+            tasks,
+            permits,
+        }
+    }
+
+    /// The signal after which no connection is accepted.
+    pub(crate) fn stop_signal(&self) -> CancellationToken {
+        self.tasks.stop_signal()
+    }
+
+    /// Ends accepting and lets each connection finish the request it is at. `false` means that
+    /// some outlived `grace`.
+    pub(crate) async fn drain(self, grace: Duration) -> bool {
+        self.tasks.drain(grace).await
+    }
+
+    /// Spawns work that ends with accepting, on the runtime of the caller.
+    pub(crate) fn spawn_here<F>(&self, work: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn_here(work);
+    }
+
+    /// Accepts until the stop signal.
+    pub(crate) async fn accept(self, listener: StdListener) {
+        let each = |stream| self.serve(stream);
+        if let Err(error) = accept(listener, &self.stop_signal(), each).await {
+            tracing::error!(%error, "cannot accept connections");
+        }
+    }
+
+    /// Serves one connection in the background of the runtime it is called on.
+    pub(crate) fn serve(&self, stream: TcpStream) {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            metrics::counter!("waypost_connections_refused_total").increment(1);
+            // Best effort: a fresh socket takes so few bytes at once.
+            drop(stream.try_write(BUSY));
+            return;
+        };
+        // Small frames must not wait for each other. Fails only for a connection already gone.
+        drop(stream.set_nodelay(true));
+        let router = self.router.clone();
+        self.tasks
+            .spawn_here(|stop| serve(stream, router, stop, permit));
+    }
+}
+
+/// Accepts until `stop` and hands each connection to `each`.
+pub(super) async fn accept(
+    listener: StdListener,
+    stop: &CancellationToken,
+    mut each: impl FnMut(TcpStream),
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return Ok(()),
+        };
+        match accepted {
+            Ok((stream, _)) => each(stream),
+            Err(error) if is_of_one(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(BREATHER).await;
+            }
+        }
+    }
+}
+
+/// Whether the failure concerns the connection that was about to come, not the listener.
+fn is_of_one(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    )
+}
+
+/// The permit is held until the last byte of the last answer.
+async fn serve(
+    stream: TcpStream,
+    router: Router,
+    stop: CancellationToken,
+    _permit: OwnedSemaphorePermit,
+) {
+    let service = TowerToHyperService::new(router);
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::trace!(%error, "a connection broke off");
+    }
+}

@@ -1,0 +1,58 @@
+//! `waypost serve`.
+
+use anyhow::Context as _;
+use tokio::runtime::{Builder, Runtime};
+use waypost_config::{Config, Loaded, Problem};
+
+use crate::daemon::{Daemon, Options};
+use crate::exit::Fatal;
+use crate::logging;
+use crate::signal::Signals;
+
+/// Runs until a signal, then drains. A second signal ends it at once.
+pub(crate) fn run(loaded: Loaded) -> Result<(), Fatal> {
+    logging::start(&loaded.config.log);
+    warn(&loaded.warnings);
+    if loaded.config.upstreams.is_empty() {
+        tracing::warn!("no upstreams are configured, clients will see nothing");
+    }
+    let runtime = runtime()?;
+    let result = runtime.block_on(until_signalled(loaded.config));
+    runtime.shutdown_background();
+    result
+}
+
+/// A runtime for what commands do beside the daemon, such as waiting for signals.
+pub(crate) fn runtime() -> Result<Runtime, Fatal> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    Ok(runtime.context("cannot start a runtime")?)
+}
+
+/// Problems that do not keep Waypost from running, as log lines.
+fn warn(problems: &[Problem]) {
+    for problem in problems {
+        tracing::warn!("{problem}");
+    }
+}
+
+async fn until_signalled(config: Config) -> Result<(), Fatal> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let daemon = tokio::select! {
+        daemon = Daemon::start(config, Options::default()) => daemon?,
+        signal = signals.next() => {
+            tracing::info!(signal, "ended before it was up");
+            return Ok(());
+        }
+    };
+    let signal = signals.next().await;
+    tracing::info!(signal, "draining; a second signal ends it at once");
+    tokio::select! {
+        clean = daemon.stop() => {
+            if !clean {
+                tracing::warn!("the drain grace was over before everything had ended");
+            }
+        }
+        signal = signals.next() => tracing::warn!(signal, "ending at once"),
+    }
+    Ok(())
+}

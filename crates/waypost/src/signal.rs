@@ -1,0 +1,31 @@
+//! The signals that end the process.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// SIGTERM and SIGINT: the first one drains, the second one ends at once.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    term: Signal,
+    int: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over from their default, which is the end without farewell. As process 1
+    /// of a container there is no default at all, so this comes before anything slow.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next one and gives its name.
+    pub(crate) async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.term.recv() => "SIGTERM",
+            _ = self.int.recv() => "SIGINT",
+        }
+    }
+}
