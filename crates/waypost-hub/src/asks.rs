@@ -66,9 +66,9 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(declared: &Value, requests: &Value, missing: Option<Value>) {
+    fn check(declared: &Value, requests: &Value, missing: Option<&Value>) {
         let declared = ClientCapabilities::new(object(declared));
-        assert_eq!(undeclared(&object(requests), &declared), missing);
+        assert_eq!(undeclared(&object(requests), &declared).as_ref(), missing);
     }
 
     #[test]
@@ -76,15 +76,15 @@ mod tests {
         let form = json!({"a": {"method": "elicitation/create", "params": {"message": "?"}}});
         let url = json!({"a": {"method": "elicitation/create", "params": {"mode": "url"}}});
         check(&json!({"elicitation": {}}), &form, None);
-        check(&json!({}), &form, Some(json!({"elicitation": {}})));
+        check(&json!({}), &form, Some(&json!({"elicitation": {}})));
         check(
             &json!({"elicitation": {}}),
             &url,
-            Some(json!({"elicitation": {"url": {}}})),
+            Some(&json!({"elicitation": {"url": {}}})),
         );
         check(&json!({"elicitation": {"url": {}}}), &url, None);
         let roots =
             json!({"r": {"method": "roots/list"}, "s": {"method": "sampling/createMessage"}});
-        check(&json!({"roots": {}}), &roots, Some(json!({"sampling": {}})));
+        check(&json!({"roots": {}}), &roots, Some(&json!({"sampling": {}})));
     }
 }

@@ -4,8 +4,10 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
 
 mod fake;
 mod routing;
+mod tasks;

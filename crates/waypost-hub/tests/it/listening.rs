@@ -1,0 +1,241 @@
+//! `subscriptions/listen` through the gateway.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use waypost_hub::call::{Call, View};
+use waypost_hub::error::CallError;
+use waypost_hub::hub::Hub;
+use waypost_hub::reply::{End, Event, EventStream, Reply};
+use waypost_wire::message::Notification;
+
+use crate::fake::{Fake, call, echo, error, hub, object, upstreams, value};
+
+/// Speaks on the subscriptions that were opened at a fake.
+type Voices = Arc<Mutex<Vec<mpsc::Sender<Event>>>>;
+
+/// A fake whose subscriptions acknowledge what they are asked for and then say what the test
+/// makes them say.
+fn listening(name: &str, capabilities: Value, lists: &[(&str, Value)]) -> (Arc<Fake>, Voices) {
+    let voices = Voices::default();
+    let heard = Arc::clone(&voices);
+    let fake = Fake::new(name, capabilities, lists, move |call: &Call| {
+        if call.method != "subscriptions/listen" {
+            return Ok(echo(call));
+        }
+        let (sender, receiver) = mpsc::channel(8);
+        let acknowledged = notification(
+            "notifications/subscriptions/acknowledged",
+            &json!({
+            "notifications": value(&call.params)["notifications"] }),
+        );
+        sender.try_send(acknowledged).unwrap();
+        heard.lock().unwrap().push(sender);
+        let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
+            receiver
+                .recv()
+                .await
+                .map(|event| (Ok::<_, CallError>(event), receiver))
+        });
+        Ok(Reply::Stream(events.boxed()))
+    });
+    (fake, voices)
+}
+
+fn notification(method: &str, params: &Value) -> Event {
+    Event::Notification(Notification {
+        method: method.to_owned(),
+        params: object(params),
+    })
+}
+
+fn say(voices: &Voices, event: &Event) {
+    for voice in voices.lock().unwrap().iter() {
+        // A subscription that is over hears nothing.
+        drop(voice.try_send(event.clone()));
+    }
+}
+
+/// A hub whose upstreams have been read and are being followed.
+async fn settled(yaml: &str, fakes: &[&Arc<Fake>]) -> Arc<Hub> {
+    let hub = hub(yaml, fakes).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(hub.readiness().ready);
+    hub
+}
+
+async fn listen(hub: &Arc<Hub>, filter: &Value) -> EventStream {
+    listen_at(hub, View::All, filter).await
+}
+
+async fn listen_at(hub: &Arc<Hub>, view: View, filter: &Value) -> EventStream {
+    let mut wanted = call("subscriptions/listen", &json!({ "notifications": filter }));
+    wanted.view = view;
+    hub.call(wanted).await.unwrap().into_stream()
+}
+
+/// The next message: method and params, or `end` and the result.
+async fn next(events: &mut EventStream) -> (String, Value) {
+    let event = timeout(Duration::from_secs(5), events.next())
+        .await
+        .expect("a message in time");
+    match event.unwrap().unwrap() {
+        Event::Notification(n) => (n.method, value(&n.params)),
+        Event::End(End::Complete(result)) => ("end".to_owned(), value(&result)),
+        Event::End(other) => panic!("{other:?}"),
+    }
+}
+
+async fn nothing(events: &mut EventStream) {
+    let heard = timeout(Duration::from_millis(1_400), events.next()).await;
+    assert!(heard.is_err(), "{heard:?}");
+}
+
+const ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+#[tokio::test(start_paused = true)]
+async fn r09_a_changed_list_is_told_within_a_second_and_only_if_it_changed() {
+    let tools = json!({ "tools": [{ "name": "x" }] });
+    let capabilities = json!({ "tools": { "listChanged": true } });
+    let (a, voices) = listening("a", capabilities, &[("tools/list", tools)]);
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let mut tools = listen(&hub, &json!({ "toolsListChanged": true })).await;
+    let mut prompts = listen(&hub, &json!({ "promptsListChanged": true })).await;
+    let (method, params) = next(&mut tools).await;
+    assert_eq!(method, "notifications/subscriptions/acknowledged");
+    assert_eq!(params["notifications"], json!({ "toolsListChanged": true }));
+    assert_eq!(params["_meta"][ID], "c1");
+    next(&mut prompts).await;
+
+    let changed = notification("notifications/tools/list_changed", &json!({}));
+    say(&voices, &changed);
+    nothing(&mut tools).await;
+
+    a.lists
+        .lock()
+        .unwrap()
+        .insert("tools/list".into(), json!({ "tools": [{ "name": "y" }] }));
+    say(&voices, &changed);
+    say(&voices, &changed);
+    let (method, params) = timeout(Duration::from_secs(1), next(&mut tools))
+        .await
+        .unwrap();
+    assert_eq!(method, "notifications/tools/list_changed");
+    assert_eq!(params["_meta"][ID], "c1");
+    nothing(&mut tools).await;
+    nothing(&mut prompts).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_view_hears_only_its_own_changes() {
+    let tools = json!({ "tools": [{ "name": "x" }] });
+    let capabilities = json!({ "tools": { "listChanged": true } });
+    let (a, voices) = listening("a", capabilities, &[("tools/list", tools)]);
+    let b = Fake::with_tools("b", &["z"]);
+    let hub = settled(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    let filter = json!({ "toolsListChanged": true });
+    let mut of_a = listen_at(&hub, View::Upstream("a".into()), &filter).await;
+    let mut of_b = listen_at(&hub, View::Upstream("b".into()), &filter).await;
+    next(&mut of_a).await;
+    next(&mut of_b).await;
+    a.lists
+        .lock()
+        .unwrap()
+        .insert("tools/list".into(), json!({ "tools": [] }));
+    say(
+        &voices,
+        &notification("notifications/tools/list_changed", &json!({})),
+    );
+    assert_eq!(next(&mut of_a).await.0, "notifications/tools/list_changed");
+    nothing(&mut of_b).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn updates_of_a_resource_come_under_the_name_that_was_subscribed() {
+    let lists = [(
+        "resources/list",
+        json!({ "resources": [{ "uri": "file:///x", "name": "x" }] }),
+    )];
+    let (a, _) = listening("a", json!({ "resources": { "subscribe": true } }), &lists);
+    let (b, voices) = listening("b", json!({ "resources": { "subscribe": true } }), &lists);
+    let hub = settled(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    let filter = json!({ "resourceSubscriptions": ["b+file:///x", "nowhere://y"] });
+    let mut events = listen(&hub, &filter).await;
+    let (_, params) = next(&mut events).await;
+    assert_eq!(
+        params["notifications"],
+        json!({ "resourceSubscriptions": ["b+file:///x"] })
+    );
+    say(
+        &voices,
+        &notification(
+            "notifications/resources/updated",
+            &json!({ "uri": "file:///x" }),
+        ),
+    );
+    let (method, params) = next(&mut events).await;
+    assert_eq!(method, "notifications/resources/updated");
+    assert_eq!(
+        (params["uri"].clone(), params["_meta"][ID].clone()),
+        (json!("b+file:///x"), json!("c1"))
+    );
+    assert_eq!(
+        a.count("subscriptions/listen"),
+        0,
+        "nobody asked for anything of it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_subscription_is_opened_again_and_what_was_missed_is_reported() {
+    let lists = [(
+        "resources/list",
+        json!({ "resources": [{ "uri": "file:///x", "name": "x" }] }),
+    )];
+    let (a, voices) = listening("a", json!({ "resources": { "subscribe": true } }), &lists);
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let mut events = listen(&hub, &json!({ "resourceSubscriptions": ["file:///x"] })).await;
+    next(&mut events).await;
+    voices.lock().unwrap().clear();
+    let (method, params) = next(&mut events).await;
+    assert_eq!(
+        (method.as_str(), &params["uri"]),
+        ("notifications/resources/updated", &json!("file:///x"))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn draining_ends_the_stream_gracefully() {
+    let a = Fake::with_tools("a", &["x"]);
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let mut events = listen(&hub, &json!({ "toolsListChanged": true })).await;
+    next(&mut events).await;
+    hub.begin_drain();
+    let last = next(&mut events).await;
+    assert_eq!(last.0, "end");
+    assert_eq!(
+        (last.1["resultType"].clone(), last.1["_meta"][ID].clone()),
+        (json!("complete"), json!("c1"))
+    );
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn task_ids_need_the_extension() {
+    let a = Fake::with_tools("a", &["x"]);
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let wanted = call(
+        "subscriptions/listen",
+        &json!({ "notifications": { "taskIds": ["t"] } }),
+    );
+    let refused = error(hub.call(wanted).await).await;
+    assert_eq!(refused["code"], -32021);
+    let required = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    assert_eq!(refused["data"]["requiredCapabilities"], required);
+    let bad = error(hub.call(call("subscriptions/listen", &json!({}))).await).await;
+    assert_eq!(bad["code"], -32602);
+}
