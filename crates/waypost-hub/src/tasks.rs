@@ -108,7 +108,7 @@ impl TaskDesk {
             call,
         };
         match round {
-            Some((round, expires_ms)) => rounds::resume(&self.0, job, round, expires_ms),
+            Some((round, expires_ms)) => rounds::resume(&self.0, job, &round, expires_ms),
             None => Box::pin(drive::start(&self.0, job)).await,
         }
     }

@@ -56,7 +56,7 @@ struct Settling {
 enum Close {
     /// The task is over.
     Over(End, Outcome),
-    /// The task asks, and its caller may be asked.
+    /// The task asks this, and its caller may be asked.
     Ask(Object),
     /// The upstream has no such task any more.
     Lost(CallError),
@@ -152,7 +152,7 @@ impl Wait {
                 self.guard.cancel(reason);
                 answer
             }
-            Close::Ask(requests) => {
+            Close::Ask(task) => {
                 let Self {
                     desk,
                     job,
@@ -161,7 +161,7 @@ impl Wait {
                     born,
                     ..
                 } = self;
-                rounds::ask(&desk, &job, remote, guard, born, requests)
+                rounds::ask(&desk, &job, remote, guard, born, &task)
             }
         }
     }

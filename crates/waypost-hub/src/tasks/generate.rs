@@ -66,8 +66,11 @@ impl Stream for Generated {
             Poll::Ready(Some(notification)) => {
                 Poll::Ready(Some(Ok(Event::Notification(notification))))
             }
-            Poll::Ready(None) => Poll::Ready(this.end.take().map(|end| end.map(Event::End))),
-            Poll::Pending => Poll::Pending,
+            // The future may drop its notifier and go on.
+            Poll::Ready(None) | Poll::Pending if this.future.is_some() => Poll::Pending,
+            Poll::Ready(None) | Poll::Pending => {
+                Poll::Ready(this.end.take().map(|end| end.map(Event::End)))
+            }
         }
     }
 }
@@ -99,6 +102,17 @@ mod tests {
             let event = events.next().await.unwrap().unwrap();
             assert_eq!(event, Event::Notification(notification(number)));
         }
+        let end = events.next().await.unwrap().unwrap();
+        assert_eq!(end, Event::End(End::Complete(Object::new())));
+        assert!(events.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_future_that_wants_no_notifier_still_has_its_end() {
+        let mut events = generate(|_| async {
+            tokio::task::yield_now().await;
+            Ok(End::Complete(Object::new()))
+        });
         let end = events.next().await.unwrap().unwrap();
         assert_eq!(end, Event::End(End::Complete(Object::new())));
         assert!(events.next().await.is_none());

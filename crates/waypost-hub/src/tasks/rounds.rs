@@ -33,7 +33,7 @@ pub(crate) fn ask(
     remote: Remote,
     guard: Guard,
     born: Instant,
-    task: Object,
+    task: &Object,
 ) -> Result<End, CallError> {
     let Some(place) = desk.parked.place() else {
         guard.cancel(Reason::Full);
@@ -77,7 +77,7 @@ pub(crate) fn ask(
 pub(crate) fn resume(
     desk: &Arc<Desk>,
     job: Job,
-    round: Round,
+    round: &Round,
     expires_ms: u64,
 ) -> Result<Reply, CallError> {
     let responses = job.call.params.get(INPUT_RESPONSES).cloned();
@@ -96,7 +96,7 @@ pub(crate) fn resume(
             if instance.as_deref() != round.instance.as_deref() {
                 return Err(CallError::unknown_task());
             }
-            Ok(go_on(desk, job, &round, ticket, responses))
+            Ok(go_on(desk, job, round, ticket, responses))
         }
     }
 }
@@ -117,13 +117,12 @@ fn go_on(
     let wait = Wait::resume(desk, Arc::new(job), remote, progress, born);
     let desk = Arc::clone(desk);
     let id = round.id;
-    Reply::Stream(generate(move |notifier| async move {
-        answer(&desk, wait, id, ticket, responses, notifier).await
-    }))
+    let run = move |notifier| answer(desk, wait, id, ticket, responses, notifier);
+    Reply::Stream(generate(run))
 }
 
 async fn answer(
-    desk: &Arc<Desk>,
+    desk: Arc<Desk>,
     mut wait: Wait,
     id: RoundId,
     ticket: Ticket,
@@ -138,11 +137,11 @@ async fn answer(
             Ok(Err(error)) => {
                 wait.cancel(Reason::Broken);
                 let refused = Ok(End::Error(error));
-                give(desk, ticket, &refused);
+                give(&desk, ticket, &refused);
                 return refused;
             }
             Err(error) if error.retryable => {
-                put_back(desk, wait, id, ticket);
+                put_back(&desk, wait, id, ticket);
                 return Err(error);
             }
             // It may have arrived. Then polling shows it; else the question comes again.
@@ -153,7 +152,7 @@ async fn answer(
         }
     }
     let end = wait.run(None, notifier).await;
-    give(desk, ticket, &end);
+    give(&desk, ticket, &end);
     end
 }
 

@@ -1,0 +1,317 @@
+//! Handles: what a caller that knows tasks sees, and what the upstream sees of it.
+
+use serde_json::{Value, json};
+use waypost_hub::call::{CallHeaders, Principal, View};
+use waypost_hub::error::Kind;
+use waypost_hub::reply::End;
+use waypost_wire::error::ErrorObject;
+
+use super::kit::{
+    Act, Setup, World, call, complete, created, done, error, fails, object, result, task, tasks,
+};
+
+/// The handle of a task that `ann` made.
+async fn handle(world: &World) -> String {
+    world.fake.on("tools/call", [task(created())]);
+    let end = world.end(tasks()).await.unwrap();
+    result(&end)["taskId"].as_str().unwrap().to_owned()
+}
+
+fn id(handle: &str) -> Value {
+    json!({ "taskId": handle })
+}
+
+#[track_caller]
+fn is_unknown(answer: Result<End, waypost_hub::error::CallError>, what: &str) {
+    let error = answer.expect_err(what);
+    assert_eq!(error.kind, Kind::UnknownTarget, "{what}");
+    assert_eq!(error.to_string(), "the request: unknown task", "{what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_created_task_keeps_everything_but_its_id() {
+    let world = World::new();
+    let mut made = created();
+    made["content"] = json!([]);
+    world.fake.on("tools/call", [task(made.clone())]);
+    let end = world.end(tasks()).await.unwrap();
+    let mut got = result(&end);
+    let handle = got["taskId"].take();
+    made["taskId"] = Value::Null;
+    assert_eq!(got, made);
+    assert!(handle.as_str().unwrap().starts_with("up~"));
+    assert!(matches!(end, End::Task(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r80_the_id_is_unwrapped_on_each_method_and_wrapped_again() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    let mut running = created();
+    running["resultType"] = json!("complete");
+    running["inputRequests"] =
+        json!({ "t1": { "method": "roots/list", "params": { "taskId": "t1" } } });
+    world.fake.on("tasks/get", [complete(running.clone())]);
+    let end = world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+    running["taskId"] = json!(handle);
+    assert_eq!(result(&end), running);
+    for (method, params) in [
+        (
+            "tasks/update",
+            json!({ "taskId": handle, "inputResponses": { "k": { "ignored": true } } }),
+        ),
+        ("tasks/cancel", id(&handle)),
+    ] {
+        let end = world.tasks(method, "ann", params.clone()).await.unwrap();
+        assert_eq!(result(&end), json!({ "resultType": "complete" }));
+        let sent = &world.fake.seen(method)[0];
+        assert_eq!(sent.param("taskId"), json!("t1"));
+        assert_eq!(sent.param("inputResponses"), params["inputResponses"]);
+        assert!(sent.declares_tasks());
+    }
+    assert_eq!(world.fake.seen("tasks/get")[0].param("taskId"), json!("t1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_callers_headers_stay_behind() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    world.fake.on("tasks/get", [done()]);
+    let mut get = call(tasks());
+    get.method = "tasks/get".to_owned();
+    get.params = object(&id(&handle));
+    get.headers.name = Some(handle);
+    let (reply, member) = world.desk.tasks_method(&world.catalog, get).await.unwrap();
+    drop(reply);
+    assert_eq!(&*member.unwrap().name, "up");
+    assert_eq!(
+        world.fake.seen("tasks/get")[0].call.headers,
+        CallHeaders::default()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_task_is_complete_outside_and_inside() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    let mut finished = created();
+    finished["status"] = json!("completed");
+    finished["result"] = json!({ "content": [], "isError": true });
+    world.fake.on("tasks/get", [task(finished.clone())]);
+    let end = world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+    finished["taskId"] = json!(handle);
+    finished["resultType"] = json!("complete");
+    finished["result"]["resultType"] = json!("complete");
+    assert_eq!(result(&end), finished);
+    assert!(matches!(end, End::Complete(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_did_not_declare_tasks_is_refused_before_the_id_is_looked_at() {
+    let world = World::new();
+    let good = handle(&world).await;
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        for handle in [good.as_str(), "gate-test"] {
+            let mut request = call(json!({ "elicitation": {} }));
+            request.method = method.to_owned();
+            request.params = object(&id(handle));
+            let (reply, member) = world
+                .desk
+                .tasks_method(&world.catalog, request)
+                .await
+                .unwrap();
+            let error = error(reply.into_end().await.unwrap());
+            assert_eq!(error.code(), -32021);
+            let required = waypost_wire::raw::Raw::from(&error.required_capabilities().unwrap());
+            assert_eq!(super::kit::value(&required), tasks());
+            assert!(member.is_none());
+        }
+        assert_eq!(world.fake.count(method), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r80_whatever_is_wrong_with_a_handle_the_answer_is_the_same() {
+    let world = World::new();
+    let good = handle(&world).await;
+    let mut damaged = good.clone();
+    let last = damaged.pop().unwrap();
+    damaged.push(if last == 'A' { 'B' } else { 'A' });
+    let renamed = Setup {
+        upstream: "other",
+        ..Setup::default()
+    };
+    for (what, handle) in [
+        (
+            "not a handle",
+            "tasks-conformance-nonexistent-12345".to_owned(),
+        ),
+        ("the upstream's own id", "t1".to_owned()),
+        ("damaged", damaged),
+        ("too long", format!("{good}{}", "x".repeat(100_000))),
+        ("empty", String::new()),
+    ] {
+        is_unknown(world.tasks("tasks/get", "ann", id(&handle)).await, what);
+    }
+    is_unknown(world.tasks("tasks/get", "ann", json!({})).await, "no id");
+    is_unknown(
+        world
+            .tasks("tasks/get", "ann", json!({ "taskId": 1 }))
+            .await,
+        "a number",
+    );
+    let elsewhere = renamed.around(&world.fake);
+    is_unknown(
+        elsewhere.tasks("tasks/get", "ann", id(&good)).await,
+        "unknown upstream",
+    );
+    assert_eq!(world.fake.count("tasks/get"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_principals_cannot_use_each_others_handles() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    world.fake.on("tasks/get", [done()]);
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        is_unknown(world.tasks(method, "bob", id(&handle)).await, method);
+        is_unknown(world.tasks(method, "anonymous", id(&handle)).await, method);
+        assert_eq!(world.fake.count(method), 0);
+        world.tasks(method, "ann", id(&handle)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r80_equal_ids_of_two_upstreams_reach_their_own() {
+    let a = World::new();
+    let b = Setup {
+        upstream: "second",
+        ..Setup::default()
+    }
+    .build();
+    let of_a = handle(&a).await;
+    let of_b = handle(&b).await;
+    assert_ne!(of_a, of_b);
+    let mut both = Setup::default().around(&a.fake);
+    both.catalog.members = vec![a.member.clone(), b.member.clone()];
+    let entries = [&a, &b]
+        .map(|world| world.catalog.tools.entries().to_vec())
+        .concat();
+    both.catalog.tools = waypost_hub::catalog::Table::new(entries);
+    a.fake.on("tasks/get", [done()]);
+    b.fake.on("tasks/get", [done()]);
+    both.tasks("tasks/get", "ann", id(&of_b)).await.unwrap();
+    assert_eq!(
+        (a.fake.count("tasks/get"), b.fake.count("tasks/get")),
+        (0, 1)
+    );
+    both.tasks("tasks/get", "ann", id(&of_a)).await.unwrap();
+    assert_eq!(
+        (a.fake.count("tasks/get"), b.fake.count("tasks/get")),
+        (1, 1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_lives_on_in_another_process_under_a_new_name_and_a_newer_key() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    world.fake.on("tasks/get", [done()]);
+    let later = Setup {
+        upstream: "renamed",
+        more: "aliases: [up]",
+        keys: &[9, 1],
+        ..Setup::default()
+    };
+    let later = later.around(&world.fake);
+    let end = later.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+    assert_eq!(result(&end)["taskId"], json!(handle));
+    let without = Setup {
+        keys: &[9],
+        ..Setup::default()
+    };
+    let without = without.around(&world.fake);
+    is_unknown(
+        without.tasks("tasks/get", "ann", id(&handle)).await,
+        "key gone",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_not_shown_any_more_takes_its_tasks_along() {
+    let mut world = World::new();
+    let handle = handle(&world).await;
+    world.fake.on("tasks/get", [done()]);
+    let mut get = call(tasks());
+    get.method = "tasks/get".to_owned();
+    get.params = object(&id(&handle));
+    get.view = View::Upstream("another".into());
+    let elsewhere = world.desk.tasks_method(&world.catalog, get.clone()).await;
+    assert_eq!(elsewhere.unwrap_err().kind, Kind::UnknownTarget);
+    get.view = View::Upstream("up".into());
+    world.desk.tasks_method(&world.catalog, get).await.unwrap();
+    world.catalog.tools = waypost_hub::catalog::Table::default();
+    is_unknown(
+        world.tasks("tasks/get", "ann", id(&handle)).await,
+        "tool gone",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_a_process_that_is_gone_is_unknown() {
+    let world = World::new();
+    world.fake.run_as("replica 1 child 1");
+    let handle = handle(&world).await;
+    assert_eq!(handle.split('~').count(), 5);
+    world.fake.on("tasks/get", [done()]);
+    world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+    world.fake.run_as("replica 1 child 2");
+    is_unknown(
+        world.tasks("tasks/get", "ann", id(&handle)).await,
+        "instance gone",
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_upstreams_own_unknown_task_passes() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    world.fake.on("tasks/get", [fails(-32602)]);
+    let end = world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+    assert_eq!(error(end), ErrorObject::new(-32602, "unknown task"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_as_a_stream_is_wrapped_too() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    let Act::End(end) = done() else { panic!() };
+    world.fake.on("tasks/get", [Act::Stream(Vec::new(), end)]);
+    let end = world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+    assert_eq!(result(&end)["taskId"], json!(handle));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_in_a_subscription_opens_for_its_principal_only() {
+    let world = World::new();
+    let handle = handle(&world).await;
+    let mut listen = call(tasks());
+    listen.method = "subscriptions/listen".to_owned();
+    let (member, task) = world.desk.open(&world.catalog, &listen, &handle).unwrap();
+    assert_eq!((&*member.name, task.as_str()), ("up", "t1"));
+    listen.principal = Principal::new("bob");
+    assert!(world.desk.open(&world.catalog, &listen, &handle).is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unusable_task_is_the_upstreams_fault() {
+    let world = World::new();
+    for made in [
+        json!({ "resultType": "task", "status": "working" }),
+        json!({ "resultType": "task", "taskId": "x".repeat(5000), "status": "working" }),
+    ] {
+        world.fake.on("tools/call", [task(made)]);
+        let error = world.end(tasks()).await.unwrap_err();
+        assert_eq!(error.kind, Kind::BadUpstream);
+    }
+}

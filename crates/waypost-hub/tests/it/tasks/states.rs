@@ -1,0 +1,239 @@
+//! Request states: single use, unforgeable, and those of upstreams left as they are.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use waypost_hub::call::Principal;
+use waypost_hub::error::CallError;
+use waypost_hub::reply::{End, Event, Reply};
+
+use super::kit::{Act, Setup, World, call, created, done, got, object, result, retry, task};
+
+const UNKNOWN: &str = "the request: unknown or expired request state";
+
+fn elicits() -> Value {
+    json!({ "elicitation": {} })
+}
+
+fn responses() -> Value {
+    json!({ "q": { "action": "accept" } })
+}
+
+/// A world in which a call was asked, and its state.
+async fn asked() -> (World, Value) {
+    let world = World::new();
+    world.fake.on("tools/call", [task(created())]);
+    let question = json!({ "q": { "method": "elicitation/create", "params": {} } });
+    let asks = got("input_required", json!({ "inputRequests": question }));
+    world.fake.on("tasks/get", [asks, done()]);
+    let end = world.end(elicits()).await.unwrap();
+    let state = result(&end)["requestState"].clone();
+    (world, state)
+}
+
+async fn answer(world: &World, state: &Value) -> Result<End, CallError> {
+    world
+        .retry(elicits(), state, responses())
+        .await?
+        .into_end()
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_within_a_minute_gets_the_stored_answer_and_a_later_one_none() {
+    let (world, state) = asked().await;
+    let first = answer(&world, &state).await.unwrap();
+    sleep(Duration::from_secs(59)).await;
+    assert_eq!(answer(&world, &state).await.unwrap(), first);
+    sleep(Duration::from_secs(2)).await;
+    assert_eq!(
+        answer(&world, &state).await.unwrap_err().to_string(),
+        UNKNOWN
+    );
+    assert_eq!(world.fake.count("tasks/update"), 1);
+    assert_eq!(world.fake.count("tools/call"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_gets_a_failure_again_as_well() {
+    let (world, state) = asked().await;
+    world.fake.on("tasks/get", [super::kit::fails(-32602)]);
+    let first = answer(&world, &state).await.unwrap_err();
+    let again = answer(&world, &state).await.unwrap_err();
+    assert_eq!(
+        (again.kind, again.to_string()),
+        (first.kind, first.to_string())
+    );
+    assert_eq!(world.fake.count("tasks/update"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn concurrent_repeats_wait_for_the_one_answer() {
+    let (world, state) = asked().await;
+    let (a, b, c) = tokio::join!(
+        answer(&world, &state),
+        answer(&world, &state),
+        answer(&world, &state)
+    );
+    let a = a.unwrap();
+    assert_eq!(result(&a)["n"], json!(1));
+    assert_eq!((b.unwrap(), c.unwrap()), (a.clone(), a));
+    assert_eq!(world.fake.count("tasks/update"), 1);
+    assert_eq!(world.fake.count("tasks/get"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_an_answer_that_is_given_up_is_told_so() {
+    let (world, state) = asked().await;
+    world.fake.on("tasks/get", [Act::Hang]);
+    let first = world.retry(elicits(), &state, responses()).await.unwrap();
+    let second = world.retry(elicits(), &state, responses()).await.unwrap();
+    drop(first);
+    let error = second.into_end().await.unwrap_err();
+    assert!(error.to_string().contains("given up"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_is_good_only_for_its_principal_method_and_tool() {
+    let (world, state) = asked().await;
+    let mut other = retry(elicits(), &state, responses());
+    other.principal = Principal::new("bob");
+    assert_eq!(world.send(other).await.unwrap_err().to_string(), UNKNOWN);
+    let mut other = retry(elicits(), &state, responses());
+    other
+        .params
+        .set("name", waypost_wire::raw::Raw::string("other"));
+    assert_eq!(world.send(other).await.unwrap_err().to_string(), UNKNOWN);
+    let mut other = retry(elicits(), &state, responses());
+    other.method = "prompts/get".to_owned();
+    let sent = world
+        .desk
+        .stateful(&world.member, other, |_| async { panic!("sent") })
+        .await;
+    assert_eq!(sent.unwrap_err().to_string(), UNKNOWN);
+    let elsewhere = Setup {
+        upstream: "elsewhere",
+        ..Setup::default()
+    };
+    let elsewhere = elsewhere.around(&world.fake);
+    assert_eq!(
+        answer(&elsewhere, &state).await.unwrap_err().to_string(),
+        UNKNOWN
+    );
+    // None of them used it up.
+    answer(&world, &state).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_state_is_never_passed_on() {
+    let (world, state) = asked().await;
+    let calls = world.fake.count("tools/call");
+    let text = state.as_str().unwrap();
+    for forged in [
+        "wp1.".to_owned(),
+        "wp1.AAAA".to_owned(),
+        format!("{text}A"),
+        text[..text.len() - 4].to_owned(),
+    ] {
+        let error = answer(&world, &json!(forged)).await.unwrap_err();
+        assert_eq!(error.to_string(), UNKNOWN, "{forged}");
+    }
+    assert_eq!(world.fake.count("tools/call"), calls);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_of_older_keys_still_opens() {
+    let (world, state) = asked().await;
+    let rotated = Setup {
+        keys: &[7, 1],
+        ..Setup::default()
+    };
+    let rotated = rotated.around(&world.fake);
+    answer(&rotated, &state).await.unwrap();
+}
+
+fn asks_with(state: &str) -> End {
+    End::InputRequired(object(&json!({
+        "resultType": "input_required",
+        "inputRequests": {},
+        "requestState": state,
+    })))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstreams_own_state_passes_as_it_is() {
+    let world = World::new();
+    world
+        .fake
+        .on("tools/call", [Act::End(asks_with("v1.ab\"c"))]);
+    let end = world.end(elicits()).await.unwrap();
+    assert_eq!(end, asks_with("v1.ab\"c"));
+    let state = result(&end)["requestState"].clone();
+    world.retry(elicits(), &state, responses()).await.unwrap();
+    let sent = &world.fake.seen("tools/call")[1];
+    assert_eq!(sent.param("requestState"), state);
+    assert_eq!(sent.param("inputResponses"), responses());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstreams_state_that_looks_like_ours_is_wrapped_and_comes_back() {
+    for streamed in [false, true] {
+        let world = World::new();
+        let theirs = asks_with("wp1.of another Waypost \u{e9}");
+        let act = if streamed {
+            Act::Stream(Vec::new(), theirs.clone())
+        } else {
+            Act::End(theirs.clone())
+        };
+        world.fake.on("tools/call", [act]);
+        let end = world.end(elicits()).await.unwrap();
+        let state = result(&end)["requestState"].clone();
+        assert_ne!(state, result(&theirs)["requestState"]);
+        // Theirs is not single-use for us: that is for them to say.
+        for round in 1..3 {
+            world
+                .retry(elicits(), &state, responses())
+                .await
+                .unwrap()
+                .into_end()
+                .await
+                .unwrap();
+            let sent = &world.fake.seen("tools/call")[round];
+            assert_eq!(sent.param("requestState"), result(&theirs)["requestState"]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_of_calls_that_cannot_be_tasks_are_wrapped_too() {
+    let world = World::new();
+    let prompt = |state: Option<&Value>| {
+        let mut call = call(elicits());
+        call.method = "prompts/get".to_owned();
+        if let Some(state) = state {
+            call.params.set("requestState", state.into());
+        }
+        call
+    };
+    let theirs = asks_with("wp1.theirs");
+    let answer = theirs.clone();
+    let sent = world.desk.stateful(&world.member, prompt(None), |_| async {
+        let events = futures_util::stream::iter([Ok(Event::End(answer))]);
+        Ok(Reply::Stream(events.boxed()))
+    });
+    let end = sent.await.unwrap().into_end().await.unwrap();
+    let state = result(&end)["requestState"].clone();
+    assert_ne!(state, json!("wp1.theirs"));
+    let back = world
+        .desk
+        .stateful(&world.member, prompt(Some(&state)), |call| async move {
+            assert_eq!(
+                call.params.string("requestState").as_deref(),
+                Some("wp1.theirs")
+            );
+            Ok(Reply::End(theirs))
+        });
+    back.await.unwrap();
+}
