@@ -57,23 +57,23 @@ pub(crate) fn accepted() -> Response {
     response
 }
 
-/// The status that an end has while headers are unsent.
-pub(crate) fn status(end: &End) -> StatusCode {
+/// The status of an end, or of a call that got none, while headers are unsent.
+pub(crate) fn status(end: &Result<End, CallError>) -> StatusCode {
     match end {
-        End::Complete(_) | End::InputRequired(_) | End::Task(_) => StatusCode::OK,
-        End::Error(error) => rescue::status_of(error.code()),
+        Ok(End::Complete(_) | End::InputRequired(_) | End::Task(_)) => StatusCode::OK,
+        Ok(End::Error(error)) => rescue::status_of(error.code()),
+        Err(error) => rescue::call_error(error).0,
     }
 }
 
-/// The end of a call as one JSON answer.
-pub(crate) fn ended(id: &Id, end: &End) -> Response {
-    named(json(status(end), encode::end(id, end)), end)
-}
-
-/// A call without an answer.
-pub(crate) fn failed(id: &Id, error: &CallError) -> Response {
-    let (status, object) = rescue::call_error(error);
-    let mut response = json(status, encode::error(Some(id), &object));
+/// The end of a call, or its failure, as one JSON answer.
+pub(crate) fn whole(id: &Id, end: &Result<End, CallError>) -> Response {
+    let status = status(end);
+    let message = match end {
+        Ok(end) => encode::end(id, end),
+        Err(error) => encode::error(Some(id), &rescue::call_error(error).1),
+    };
+    let mut response = named(json(status, message), task_name(end));
     if status == StatusCode::TOO_MANY_REQUESTS {
         let soon = HeaderValue::from_static("1");
         response.headers_mut().insert(RETRY_AFTER, soon);
@@ -91,13 +91,20 @@ pub(crate) fn streaming(body: EventBody) -> Response {
     response
 }
 
-/// Names a new task in `Mcp-Name`, so that what stands in front can remember where it lives.
-pub(crate) fn named(mut response: Response, end: &End) -> Response {
-    if let End::Task(task) = end
-        && let Some(handle) = task.string("taskId")
-        && let Ok(value) = HeaderValue::try_from(header::encode(&handle).as_ref())
-    {
-        response.headers_mut().insert(MCP_NAME, value);
+/// The `Mcp-Name` of an answer that is a new task: what stands in front can remember by it where
+/// the task lives.
+pub(crate) fn task_name(end: &Result<End, CallError>) -> Option<HeaderValue> {
+    let Ok(End::Task(task)) = end else {
+        return None;
+    };
+    let handle = task.string("taskId")?;
+    HeaderValue::try_from(header::encode(&handle).as_ref()).ok()
+}
+
+/// Adds the name of a new task.
+pub(crate) fn named(mut response: Response, task: Option<HeaderValue>) -> Response {
+    if let Some(name) = task {
+        response.headers_mut().insert(MCP_NAME, name);
     }
     response
 }

@@ -18,7 +18,7 @@ use waypost_wire::message;
 use waypost_wire::sse;
 
 use crate::encode::{self, Pieces};
-use crate::event::Finish;
+use crate::event::{Finish, OpenStream};
 use crate::events::Events;
 use crate::rescue;
 
@@ -34,6 +34,7 @@ pub(crate) struct EventBody {
     id: Id,
     idle: Option<Idle>,
     finish: Finish,
+    _open: OpenStream,
 }
 
 /// Measures silence.
@@ -83,6 +84,7 @@ impl EventBody {
             id,
             idle,
             finish,
+            _open: OpenStream::new(),
         }
     }
 

@@ -137,6 +137,24 @@ fn causes(error: &CallError) -> String {
     texts.join(": ")
 }
 
+/// An event stream to a client is open as long as this lives.
+#[derive(Debug)]
+pub(crate) struct OpenStream(());
+
+impl OpenStream {
+    /// Counts one.
+    pub(crate) fn new() -> Self {
+        metrics::gauge!("waypost_open_streams").increment(1);
+        Self(())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        metrics::gauge!("waypost_open_streams").decrement(1);
+    }
+}
+
 /// A `tasks/*` request came without `Mcp-Name` and was let through.
 pub(crate) fn task_without_name() {
     metrics::counter!("waypost_task_requests_without_name_total").increment(1);

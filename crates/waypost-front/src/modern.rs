@@ -53,7 +53,7 @@ pub(crate) async fn answer(
         headers,
     };
     match Events::of(parts.calls.clone(), call).await {
-        Err(error) => whole(&id, Err(error), finish),
+        Err(error) => whole(&id, &Err(error), finish),
         Ok(events) if wants == Wants::Json => buffered(id, events, finish).await,
         Ok(events) => either(parts, id, events, wants, finish).await,
     }
@@ -64,9 +64,9 @@ async fn buffered(id: Id, mut events: Events, finish: Finish) -> Response {
     loop {
         match events.next().await {
             Some(Ok(Event::Notification(_))) => {}
-            Some(Ok(Event::End(end))) => return whole(&id, Ok(end), finish),
-            Some(Err(error)) => return whole(&id, Err(error), finish),
-            None => return whole(&id, Err(CallError::no_end()), finish),
+            Some(Ok(Event::End(end))) => return whole(&id, &Ok(end), finish),
+            Some(Err(error)) => return whole(&id, &Err(error), finish),
+            None => return whole(&id, &Err(CallError::no_end()), finish),
         }
     }
 }
@@ -92,33 +92,29 @@ async fn either(
             }
         }
     };
-    match first.unwrap_or_else(|| Err(CallError::no_end())) {
-        Err(error) => whole(&id, Err(error), finish),
-        Ok(Event::End(end)) if wants == Wants::Either || answer::status(&end) != StatusCode::OK => {
-            whole(&id, Ok(end), finish)
-        }
-        Ok(Event::End(end)) => {
+    let end = match first.unwrap_or_else(|| Err(CallError::no_end())) {
+        Ok(Event::Notification(notification)) => {
             let mut body = EventBody::new(events, id, keep_alive, finish);
-            body.push(Ok(Event::End(end.clone())));
-            answer::named(answer::streaming(body), &end)
+            body.push(Ok(Event::Notification(notification)));
+            return answer::streaming(body);
         }
-        Ok(notification) => {
-            let mut body = EventBody::new(events, id, keep_alive, finish);
-            body.push(Ok(notification));
-            answer::streaming(body)
-        }
+        Ok(Event::End(end)) => Ok(end),
+        Err(error) => Err(error),
+    };
+    // A status says more than the form of what comes with it.
+    if wants == Wants::Either || answer::status(&end) != StatusCode::OK {
+        return whole(&id, &end, finish);
     }
+    let mut body = EventBody::new(Events::Over, id, keep_alive, finish);
+    let name = answer::task_name(&end);
+    body.push(end.map(Event::End));
+    answer::named(answer::streaming(body), name)
 }
 
-fn whole(id: &Id, end: Result<End, CallError>, mut finish: Finish) -> Response {
+fn whole(id: &Id, end: &Result<End, CallError>, mut finish: Finish) -> Response {
     match end {
-        Ok(end) => {
-            finish.outcome(answer::outcome(&end));
-            answer::ended(id, &end)
-        }
-        Err(error) => {
-            finish.failed(&error);
-            answer::failed(id, &error)
-        }
+        Ok(end) => finish.outcome(answer::outcome(end)),
+        Err(error) => finish.failed(error),
     }
+    answer::whole(id, end)
 }

@@ -4,8 +4,6 @@
 //! message; HTTP errors are for broken HTTP contracts, authentication and load. No match has a
 //! catch-all arm: a new kind does not compile until it has numbers.
 
-use std::borrow::Cow;
-
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
@@ -67,35 +65,31 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
 
 /// The answer to a call that got none. The cause stays behind; it is for the log.
 pub(crate) fn call_error(error: &CallError) -> (StatusCode, ErrorObject) {
-    let (status, code, shown) = match error.kind {
-        Kind::UnknownTarget => (StatusCode::OK, code::INVALID_PARAMS, error.kind),
+    let (status, code) = match error.kind {
+        Kind::UnknownTarget => (StatusCode::OK, code::INVALID_PARAMS),
         // What a caller may not use does not exist for it.
-        Kind::Denied => (StatusCode::OK, code::INVALID_PARAMS, Kind::UnknownTarget),
-        Kind::Throttled => (
-            StatusCode::TOO_MANY_REQUESTS,
-            code::INTERNAL_ERROR,
-            error.kind,
-        ),
+        Kind::Denied => return call_error(&as_unknown(error)),
+        Kind::Throttled => (StatusCode::TOO_MANY_REQUESTS, code::INTERNAL_ERROR),
         Kind::Unavailable | Kind::Timeout | Kind::BadUpstream | Kind::Internal => {
-            (StatusCode::OK, code::INTERNAL_ERROR, error.kind)
+            (StatusCode::OK, code::INTERNAL_ERROR)
         }
     };
     let data = Data {
-        kind: shown.as_str(),
+        kind: error.kind.as_str(),
         upstream: match &error.origin {
-            Origin::Upstream(name) if error.kind != Kind::Denied => Some(name),
-            Origin::Upstream(_) | Origin::Client | Origin::Gateway => None,
+            Origin::Upstream(name) => Some(name),
+            Origin::Client | Origin::Gateway => None,
         },
         retryable: error.retryable,
     };
-    let message = if error.kind == Kind::Denied {
-        let mut unknown = CallError::new(Kind::UnknownTarget, Origin::Client);
-        unknown.detail.clone_from(&error.detail);
-        Cow::Owned(unknown.to_string())
-    } else {
-        Cow::Owned(error.to_string())
-    };
+    let message = error.to_string();
     (status, ErrorObject::with_data(code, &message, &data))
+}
+
+fn as_unknown(denied: &CallError) -> CallError {
+    let mut unknown = CallError::new(Kind::UnknownTarget, Origin::Client);
+    unknown.detail.clone_from(&denied.detail);
+    unknown
 }
 
 /// The HTTP status of a JSON-RPC error that is passed on, by its code.

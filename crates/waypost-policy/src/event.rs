@@ -14,7 +14,8 @@ pub(crate) struct RequestRefused<'a> {
 impl RequestRefused<'_> {
     pub(crate) fn emit(&self) {
         let Self { reason, presented } = *self;
-        tracing::warn!(reason, presented, "request refused");
+        // Strangers decide how often this happens, so it is no warning.
+        tracing::info!(reason, presented, "request refused");
         metrics::counter!("waypost_refused_total", "reason" => reason).increment(1);
     }
 }

@@ -134,6 +134,18 @@ async fn r43_the_form_of_the_answer_is_the_one_accepted() {
 }
 
 #[tokio::test]
+async fn r43_a_failure_comes_as_an_event_to_clients_that_take_only_events() {
+    let front = Front::new(|_| Err(CallError::unknown_task()));
+    let post = || Post::call().set("accept", "text/event-stream");
+    let events = front.send(post().build()).await.events();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["error"]["code"], -32602);
+    let full = || CallError::new(Kind::Throttled, Origin::Gateway);
+    let front = Front::new(move |_| Err(full()));
+    assert_eq!(front.send(post().build()).await.refusal(), (429, -32603));
+}
+
+#[tokio::test]
 async fn a_status_is_not_lost_on_clients_that_take_only_events() {
     let missing = || End::Error(ErrorObject::new(-32601, "no such method"));
     let answer = ends_with(missing, "text/event-stream").await;

@@ -11,7 +11,9 @@
 mod fake;
 
 mod answers;
+mod counts;
 mod envelope;
 mod headers;
 mod paths;
+mod stack;
 mod streams;
