@@ -6,7 +6,9 @@
 //! | [`handle`] | what a task is called towards its caller |
 //! | [`passthrough`] | how `tasks/*` reach the task |
 //! | `collapse`, `schedule`, `progress` | how Waypost waits for a task in its caller's place |
-//! | `rounds`, `parked`, [`state`](self) | how a task that asks reaches a caller that knows no tasks |
+//! | `rounds`, `parked`, `state` | how a task that asks reaches a caller that knows no tasks |
+//!
+//! `drive` puts them together for one call.
 
 pub(crate) mod collapse;
 mod drive;
@@ -26,6 +28,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
+use moka::sync::Cache;
 use waypost_config::config::TaskTimes;
 
 use crate::call::Call;
@@ -53,7 +56,12 @@ pub(crate) struct Desk {
     /// Tells the states of this process from those of others.
     pub(crate) issuer: u64,
     learned: OnceLock<Learned>,
+    /// Tools by upstream and tag: saves computing the tag of every tool for every poll.
+    tools: Cache<(Arc<str>, Tag), Arc<str>>,
 }
+
+/// Tools that are remembered by their tags.
+const TAGGED_TOOLS: u64 = 10_000;
 
 type Learned = Box<dyn Fn(&Arc<Member>) + Send + Sync>;
 
@@ -77,6 +85,7 @@ impl TaskDesk {
             background,
             issuer: rand::random(),
             learned: OnceLock::new(),
+            tools: Cache::new(TAGGED_TOOLS),
         }))
     }
 
@@ -173,15 +182,10 @@ impl TaskDesk {
     }
 
     fn open_for(&self, catalog: &Catalog, call: &Call, handle: &str) -> Result<Opened, CallError> {
-        let seals = &self.0.seals;
-        let tools = |member: &Member, tag: Tag| {
-            let entries = catalog.tools.entries().iter();
-            let mut own = entries.filter(|entry| entry.member.name == member.name);
-            let found = own.find(|entry| seals.tool_tags(&entry.original).contains(&tag))?;
-            Some(found.original.to_string())
-        };
+        let tools = |member: &Member, tag| self.0.tool_of(catalog, member, tag);
         let members = &catalog.members;
-        seals
+        self.0
+            .seals
             .open(handle, &call.principal, members, &call.view, tools)
             .inspect_err(|_| {
                 event::HandleRefused {
@@ -194,6 +198,21 @@ impl TaskDesk {
 }
 
 impl Desk {
+    /// The original name of the tool with this tag, as long as it is in the catalogue.
+    fn tool_of(&self, catalog: &Catalog, member: &Member, tag: Tag) -> Option<String> {
+        let key = (Arc::clone(&member.name), tag);
+        if let Some(name) = self.tools.get(&key) {
+            let entry = catalog.tools.of(member, &name)?;
+            return Some(entry.original.to_string());
+        }
+        let entries = catalog.tools.entries().iter();
+        let mut own = entries.filter(|entry| entry.member.name == member.name);
+        let is_it = |name: &str| self.seals.tool_tags(name).contains(&tag);
+        let found = &own.find(|entry| is_it(&entry.original))?.original;
+        self.tools.insert(key, Arc::clone(found));
+        Some(found.to_string())
+    }
+
     /// Remembers that a tool answers only with tasks.
     pub(crate) fn learn_task_only(&self, member: &Arc<Member>, tool: &str) {
         let Some(learned) = member.learned() else {

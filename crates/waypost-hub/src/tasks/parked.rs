@@ -210,7 +210,9 @@ impl Table {
     }
 
     fn forget_used(&mut self) {
-        if let Some((_, id)) = self.used.pop_front() {
+        if let Some((_, id)) = self.used.pop_front()
+            && matches!(self.slots.get(&id), Some(Slot::Used))
+        {
             self.slots.remove(&id);
         }
     }

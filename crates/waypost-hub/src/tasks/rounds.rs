@@ -170,7 +170,6 @@ fn give(desk: &Arc<Desk>, ticket: Ticket, answer: &Result<End, CallError>) {
 
 /// The upstream certainly did not get the answers: the same state may bring them again.
 fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
-    drop(ticket);
     let Some(place) = desk.parked.place() else {
         wait.cancel(Reason::Full);
         return;
@@ -178,6 +177,8 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
     let remote = wait.remote().clone();
     wait.let_go();
     park(desk, id, place, remote, Vec::new());
+    // It finds the round waiting again and leaves it so.
+    drop(ticket);
 }
 
 /// `keys` are those of the questions; none stands for any.

@@ -1,5 +1,7 @@
 //! Handles: what a caller that knows tasks sees, and what the upstream sees of it.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use waypost_hub::call::{CallHeaders, Principal, View};
 use waypost_hub::error::Kind;
@@ -193,7 +195,7 @@ async fn r80_equal_ids_of_two_upstreams_reach_their_own() {
     let of_b = handle(&b).await;
     assert_ne!(of_a, of_b);
     let mut both = Setup::default().around(&a.fake);
-    both.catalog.members = vec![a.member.clone(), b.member.clone()];
+    both.catalog.members = [&a, &b].map(|world| Arc::clone(&world.member)).to_vec();
     let entries = [&a, &b]
         .map(|world| world.catalog.tools.entries().to_vec())
         .concat();

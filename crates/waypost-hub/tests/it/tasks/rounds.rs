@@ -288,6 +288,25 @@ async fn an_update_that_certainly_did_not_arrive_may_be_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_repeatable_update_is_repeatable_in_another_process_too_but_used_once() {
+    let before = world();
+    let state = asked(&before).await;
+    let after = Setup::default().around(&before.fake);
+    let answered = super::kit::complete(json!({}));
+    let acts = [Act::Refuse(Kind::Unavailable), answered];
+    after.fake.on("tasks/update", acts);
+    let responses = || json!({ "q": yes() });
+    let reply = after.retry(elicits(), &state, responses()).await.unwrap();
+    reply.into_end().await.unwrap_err();
+    let reply = after.retry(elicits(), &state, responses()).await.unwrap();
+    reply.into_end().await.unwrap();
+    sleep(Duration::from_secs(61)).await;
+    let late = after.retry(elicits(), &state, responses()).await;
+    assert_eq!(late.unwrap_err().kind, Kind::UnknownTarget);
+    assert_eq!(after.fake.count("tasks/update"), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_update_that_may_have_arrived_is_not_sent_again() {
     let world = world();
     let state = asked(&world).await;

@@ -135,7 +135,7 @@ async fn a_forged_state_is_never_passed_on() {
         "wp1.".to_owned(),
         "wp1.AAAA".to_owned(),
         format!("{text}A"),
-        text[..text.len() - 4].to_owned(),
+        text.split_at(text.len() - 4).0.to_owned(),
     ] {
         let error = answer(&world, &json!(forged)).await.unwrap_err();
         assert_eq!(error.to_string(), UNKNOWN, "{forged}");
