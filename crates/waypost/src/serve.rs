@@ -39,20 +39,17 @@ async fn until_signalled(config: Config) -> Result<(), Fatal> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let daemon = tokio::select! {
         daemon = Daemon::start(config, Options::default()) => daemon?,
-        signal = signals.next() => {
-            tracing::info!(signal, "ended before it was up");
-            return Ok(());
-        }
+        _ = signals.next() => return Ok(()),
     };
     let signal = signals.next().await;
     tracing::info!(signal, "draining; a second signal ends it at once");
-    tokio::select! {
-        clean = daemon.stop() => {
-            if !clean {
-                tracing::warn!("the drain grace was over before everything had ended");
-            }
-        }
-        signal = signals.next() => tracing::warn!(signal, "ending at once"),
+    // Dropping the drain half-way ends everything.
+    let clean = tokio::select! {
+        clean = daemon.stop() => clean,
+        _ = signals.next() => false,
+    };
+    if !clean {
+        tracing::warn!("ended before everything in flight was over");
     }
     Ok(())
 }
