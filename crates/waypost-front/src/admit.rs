@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::header::EXPECT;
 use http::request::Parts as Head;
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
@@ -58,7 +59,7 @@ const REMOVED: &[&str] = &[
 pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admitted, Refused> {
     media::check_content_type(&head.headers)?;
     let wants = Wants::of(&head.headers)?;
-    let body = read(body, parts.request_body, parts.body_timeout).await?;
+    let body = read(body, parts, head).await?;
     match parse(&body, parts.json_depth)? {
         Message::Request(request) => {
             let admission = admit_request(head, request, wants, parts.strict_headers)?;
@@ -69,20 +70,44 @@ pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admi
     }
 }
 
-async fn read(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, Refusal> {
-    let too_large = Refusal::BodyTooLarge { limit };
-    // A length that is said to be too much is not waited for.
+async fn read(mut body: Body, parts: &Parts, head: &Head) -> Result<Bytes, Refusal> {
+    let limit = parts.request_body;
+    // A length that is said to be too much is not read.
     let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-    if said > limit {
-        return Err(too_large);
+    let whole = async {
+        if said > limit {
+            return Err(Refusal::BodyTooLarge { limit });
+        }
+        match Limited::new(&mut body, limit).collect().await {
+            Ok(whole) => Ok(whole.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(Refusal::BodyTooLarge { limit }),
+            Err(_) => Err(Refusal::BodyBroken),
+        }
+    };
+    let whole = tokio::time::timeout(parts.body_timeout, whole).await;
+    let whole = whole.unwrap_or(Err(Refusal::BodyTimeout));
+    // Who asks first whether to send the body gets the refusal in place of it.
+    if matches!(whole, Err(Refusal::BodyTooLarge { .. })) && !head.headers.contains_key(EXPECT) {
+        discard(body).await;
     }
-    let whole = tokio::time::timeout(timeout, Limited::new(body, limit).collect());
-    match whole.await {
-        Err(_) => Err(Refusal::BodyTimeout),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large),
-        Ok(Err(_)) => Err(Refusal::BodyBroken),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-    }
+    whole
+}
+
+/// Takes what a client is still sending, within reason: one whose connection is closed while it
+/// writes does not see the answer, and tries again.
+async fn discard(mut body: Body) {
+    const MOST: usize = 16 << 20;
+    const LONGEST: Duration = Duration::from_secs(2);
+    let rest = async {
+        let mut seen = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            seen += frame.data_ref().map_or(0, Bytes::len);
+            if seen > MOST {
+                break;
+            }
+        }
+    };
+    drop(tokio::time::timeout(LONGEST, rest).await);
 }
 
 fn parse(body: &Bytes, depth: usize) -> Result<Message, Refused> {

@@ -6,6 +6,7 @@
 
 pub mod audit;
 pub mod authenticate;
+mod cors;
 mod event;
 pub mod in_flight;
 pub mod keys;

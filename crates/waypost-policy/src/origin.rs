@@ -9,21 +9,27 @@
 //! IP address is as well (no name was bound to anything), and as long as no
 //! `front.allowed_hosts` are given the name is not looked at: browsers send `Origin` with every
 //! POST, and the check of that alone holds then.
+//!
+//! Pages of `front.allowed_origins` are also told by the browser's rules (CORS) that they may
+//! call and read the answers; without that the browser would hold them off. Pages on loopback
+//! are not, unless they are listed.
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use futures_util::future::{Either, Ready, ready};
 use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
 use http::{HeaderValue, Request, Response, StatusCode};
+use pin_project_lite::pin_project;
 use serde_json::json;
 use tower::{Layer, Service};
 use waypost_config::Front;
 use waypost_wire::code;
 
+use crate::cors;
 use crate::event::RequestRefused;
 use crate::refuse;
 
@@ -38,6 +44,17 @@ pub struct OriginGuardLayer {
 pub struct OriginGuard<S> {
     inner: S,
     rules: Arc<Rules>,
+}
+
+pin_project! {
+    /// The answer that is being made, or the guard's own.
+    #[derive(Debug)]
+    pub struct OriginGuardFuture<F, R> {
+        #[pin]
+        inner: Option<F>,
+        own: Option<R>,
+        page: Option<HeaderValue>,
+    }
 }
 
 #[derive(Debug)]
@@ -91,17 +108,52 @@ where
 {
     type Response = Response<R>;
     type Error = S::Error;
-    type Future = Either<S::Future, Ready<Result<Response<R>, S::Error>>>;
+    type Future = OriginGuardFuture<S::Future, Response<R>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        match self.rules.stranger(&request) {
-            None => Either::Left(self.inner.call(request)),
-            Some((which, presented)) => Either::Right(ready(Ok(refused(which, &presented)))),
+        let stranger = self.rules.stranger(&request);
+        let mut own = stranger.map(|(which, presented)| refused(which, &presented));
+        let mut page = None;
+        if own.is_none() {
+            page = self.rules.listed(&request).cloned();
         }
+        if page.is_some() {
+            own = cors::preflight(&request);
+        }
+        OriginGuardFuture {
+            inner: own.is_none().then(|| self.inner.call(request)),
+            own,
+            page,
+        }
+    }
+}
+
+// === impl OriginGuardFuture ===
+
+impl<F, R, E> Future for OriginGuardFuture<F, Response<R>>
+where
+    F: Future<Output = Result<Response<R>, E>>,
+    R: From<Bytes>,
+{
+    type Output = Result<Response<R>, E>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let mut response = match this.inner.as_pin_mut() {
+            Some(inner) => ready!(inner.poll(cx))?,
+            None => this
+                .own
+                .take()
+                .unwrap_or_else(|| Response::new(Bytes::new().into())),
+        };
+        if let Some(page) = this.page.take() {
+            cors::allow(&mut response, page);
+        }
+        Poll::Ready(Ok(response))
     }
 }
 
@@ -151,28 +203,49 @@ impl Rules {
         is_loopback(&name) || unbound || unasked || self.hosts.contains(&name)
     }
 
+    /// The origin of a page that the file lists.
+    fn listed<'a, B>(&self, request: &'a Request<B>) -> Option<&'a HeaderValue> {
+        let origin = request.headers().get(ORIGIN)?;
+        let page = Page::read(origin.as_bytes())?;
+        self.lists(&page).then_some(origin)
+    }
+
     fn knows_origin(&self, origin: &[u8]) -> bool {
-        let Ok(origin) = std::str::from_utf8(origin) else {
+        let Some(page) = Page::read(origin) else {
             return false;
         };
+        let web = page.scheme == "http" || page.scheme == "https";
+        self.loopback && web && is_loopback(&page.name) || self.lists(&page)
+    }
+
+    fn lists(&self, page: &Page) -> bool {
+        self.origins.iter().any(|allowed| {
+            let (scheme, host) = allowed.split_once("://").unwrap_or_default();
+            match host.strip_suffix(":*") {
+                None => *allowed == page.origin,
+                Some(name) => scheme == page.scheme && name == page.name,
+            }
+        })
+    }
+}
+
+/// Where a page comes from, lower case.
+struct Page {
+    origin: String,
+    scheme: String,
+    name: String,
+}
+
+impl Page {
+    fn read(origin: &[u8]) -> Option<Self> {
+        let origin = std::str::from_utf8(origin).ok()?;
         let origin = origin.trim().to_ascii_lowercase();
-        let Some((scheme, authority)) = origin.split_once("://") else {
-            return false;
-        };
-        let Some(name) = host_name(authority.as_bytes()) else {
-            return false;
-        };
-        let web = scheme == "http" || scheme == "https";
-        let here = self.loopback && web && is_loopback(&name);
-        here || self
-            .origins
-            .iter()
-            .any(|allowed| match allowed.strip_suffix(":*") {
-                None => *allowed == origin,
-                Some(portless) => portless
-                    .split_once("://")
-                    .is_some_and(|(s, host)| s == scheme && host == name),
-            })
+        let (scheme, authority) = origin.split_once("://")?;
+        Some(Self {
+            scheme: scheme.to_owned(),
+            name: host_name(authority.as_bytes())?,
+            origin,
+        })
     }
 }
 

@@ -1,8 +1,11 @@
 //! Bodies that are no request, media types, limits.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 use http::{HeaderValue, Request};
 use proptest::prelude::*;
 use serde_json::json;
@@ -136,6 +139,37 @@ async fn a_body_over_the_limit_is_refused() {
     let chunks = stream::iter([Ok::<_, std::io::Error>(large().slice(..4096)), Ok(large())]);
     let unsaid = Post::call().build_with(Body::from_stream(chunks));
     assert_eq!(front.send(unsaid).await.refusal(), (413, -32600));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_is_taken_so_that_the_client_can_read_why() {
+    let front = Front::new(|_| panic!("must not be called"));
+    let taken = Arc::new(AtomicUsize::new(0));
+    let body = |chunks: usize| {
+        let taken = Arc::clone(&taken);
+        taken.store(0, Ordering::Relaxed);
+        let chunk = move |_| {
+            taken.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 1 << 20]))
+        };
+        Body::from_stream(stream::iter(0..chunks).map(chunk))
+    };
+    let answer = front.send(Post::call().build_with(body(10))).await;
+    assert_eq!(answer.refusal(), (413, -32600));
+    assert_eq!(taken.load(Ordering::Relaxed), 10);
+    let answer = front.send(Post::call().build_with(body(1000))).await;
+    assert_eq!(answer.refusal(), (413, -32600));
+    assert!(taken.load(Ordering::Relaxed) < 20, "but only so much");
+    let asks = Post::call().header("expect", "100-continue");
+    let answer = front.send(asks.build_with(body(10))).await;
+    assert_eq!(answer.refusal(), (413, -32600));
+    assert_eq!(taken.load(Ordering::Relaxed), 1, "who asks is told at once");
+    let first = stream::iter([Ok::<_, std::io::Error>(Bytes::from(vec![b' '; 5000]))]);
+    let stuck = Body::from_stream(first.chain(stream::pending()));
+    let start = tokio::time::Instant::now();
+    let answer = front.send(Post::call().build_with(stuck)).await;
+    assert_eq!(answer.refusal(), (413, -32600));
+    assert_eq!(start.elapsed().as_secs(), 2, "and not for ever");
 }
 
 #[tokio::test(start_paused = true)]

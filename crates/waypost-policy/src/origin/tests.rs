@@ -187,3 +187,67 @@ async fn r32_the_refusal_names_the_key_to_change() {
         assert!(body.get("id").is_none());
     }
 }
+
+/// A browser asks before a page of `origin` may call.
+fn asks(origin: &str) -> Request<()> {
+    Request::options("/mcp")
+        .header("host", "localhost")
+        .header("origin", origin)
+        .header("access-control-request-method", "POST")
+        .header(
+            "access-control-request-headers",
+            "authorization,mcp-param-x",
+        )
+        .body(())
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_listed_page_may_call_and_read_the_answer() {
+    let rules = front(&[], &["https://app.example", "http://localhost:*"]);
+    let guard = Guard::new("127.0.0.1:7400", &rules);
+    for origin in ["https://app.example", "http://localhost:6274"] {
+        let inner = service_fn(|_: Request<()>| async { panic!("answered in front") });
+        let service = guard.0.layer(inner);
+        let response: Result<Response<Body>, Infallible> = service.oneshot(asks(origin)).await;
+        let response = response.unwrap();
+        assert_eq!(response.status(), 204);
+        let headers = response.headers();
+        assert_eq!(headers["access-control-allow-origin"], origin);
+        assert_eq!(
+            headers["access-control-allow-headers"],
+            "authorization,mcp-param-x"
+        );
+        let call = guard
+            .send(&[("host", "localhost"), ("origin", origin)])
+            .await;
+        assert_eq!(call.headers()["access-control-allow-origin"], origin);
+        assert_eq!(call.headers()["vary"], "origin");
+    }
+}
+
+#[tokio::test]
+async fn other_pages_are_told_nothing() {
+    let rules = front(&[], &["https://app.example"]);
+    let guard = Guard::new("127.0.0.1:7400", &rules);
+    let header = "access-control-allow-origin";
+    for origin in [&[][..], &[("origin", "http://localhost:3000")]] {
+        let response = guard.send(origin).await;
+        assert_eq!(response.status(), 200);
+        assert!(!response.headers().contains_key(header));
+    }
+    let stranger = guard.send(&[("origin", "https://evil.example")]).await;
+    assert_eq!(stranger.status(), 403);
+    assert!(!stranger.headers().contains_key(header));
+    let inner = service_fn(|_: Request<()>| async {
+        let mut response = Response::new(Body::default());
+        *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+        Ok::<_, Infallible>(response)
+    });
+    let service = guard.0.layer(inner);
+    let local = service
+        .oneshot(asks("http://localhost:3000"))
+        .await
+        .unwrap();
+    assert_eq!(local.status(), 405, "the question is passed on");
+}
