@@ -20,3 +20,27 @@ impl Ignored<'_> {
         .increment(1);
     }
 }
+
+/// A child wrote a line that is no message.
+#[derive(Debug)]
+pub(crate) struct StrayLine<'a> {
+    pub(crate) upstream: &'a str,
+    /// How it begins, without secrets; only with the first of each child.
+    pub(crate) sample: Option<&'a str>,
+}
+
+impl StrayLine<'_> {
+    /// Writes the log line and the metric of this event; nothing else does.
+    pub(crate) fn emit(&self) {
+        let Self { upstream, sample } = self;
+        if let Some(sample) = sample {
+            tracing::warn!(
+                upstream,
+                sample,
+                "standard output carries lines that are not messages; skipping them"
+            );
+        }
+        metrics::counter!("waypost_upstream_stray_lines_total", "upstream" => (*upstream).to_owned())
+            .increment(1);
+    }
+}

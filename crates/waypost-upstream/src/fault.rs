@@ -7,6 +7,8 @@ use std::time::Duration;
 use waypost_hub::error::{CallError, Kind};
 use waypost_wire::error::Malformed;
 
+pub use crate::stdio::SpawnFault;
+
 /// Why a server gave no answer.
 ///
 /// Texts are safe to show: they are made from kinds, never from what a library or a server says,
@@ -50,6 +52,24 @@ pub enum Fault {
     /// `server/discover` was refused by a modern server.
     #[error("refused `server/discover` with error {code}")]
     Refused { code: i64 },
+    /// The child could not be started.
+    #[error("{0}")]
+    Spawn(SpawnFault),
+    /// The child ended during the call, which may have run if it was `sent`.
+    #[error("{exit}")]
+    Exited { exit: Arc<Exit>, sent: bool },
+    /// There is no child, or there is none any more.
+    #[error("not running{}", exit_note(.0.as_deref()))]
+    NotRunning(Option<Arc<Exit>>),
+    /// Waypost is stopping, or has let go of this upstream.
+    #[error("stopping")]
+    Stopping,
+    /// A child that has answered before does not.
+    #[error("did not answer `server/discover` within {0:?}, it is being restarted")]
+    Silent(Duration),
+    /// The reader of a subscription is too slow.
+    #[error("more notifications came than were read")]
+    Overflow,
     /// The system has no trusted certificates.
     #[error(
         "no trusted certificates on this system\nhint: install the `ca-certificates` package or set `SSL_CERT_FILE`"
@@ -58,6 +78,30 @@ pub enum Fault {
     /// A configured header cannot be sent.
     #[error("header `{name}` cannot be sent")]
     Header { name: String },
+}
+
+/// How a child ended, and what it said last.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{how}{}{tail}", if tail.is_empty() { "" } else { ": " })]
+pub struct Exit {
+    pub how: How,
+    /// The last lines of its standard error, without secrets.
+    pub tail: String,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum How {
+    #[error("the process exited with code {0}")]
+    Code(i32),
+    #[error("the process was killed by signal {0}")]
+    Signal(i32),
+    #[error("the process closed its standard output")]
+    ClosedOutput,
+    #[error("the process closed its standard input")]
+    ClosedInput,
+    #[error("the process was stopped")]
+    Stopped,
 }
 
 /// Why a connection did not open.
@@ -85,7 +129,13 @@ impl Fault {
     /// Whether the server certainly did not execute the call.
     pub fn not_executed(&self) -> bool {
         match self {
-            Self::Connect(_) | Self::NoCertificates | Self::Header { .. } => true,
+            Self::Connect(_)
+            | Self::NoCertificates
+            | Self::Header { .. }
+            | Self::Spawn(_)
+            | Self::NotRunning(_)
+            | Self::Stopping
+            | Self::Exited { sent: false, .. } => true,
             // Refused at the door.
             Self::Status { status, .. } => matches!(status, 401 | 429),
             Self::Closed
@@ -96,13 +146,22 @@ impl Fault {
             | Self::Malformed(_)
             | Self::WrongAnswer
             | Self::ResultType
-            | Self::Refused { .. } => false,
+            | Self::Refused { .. }
+            | Self::Exited { sent: true, .. }
+            | Self::Silent(_)
+            | Self::Overflow => false,
         }
     }
 
     fn kind(&self) -> Kind {
         match self {
-            Self::Connect(_) => Kind::Unavailable,
+            Self::Connect(_)
+            | Self::Spawn(_)
+            | Self::Exited { .. }
+            | Self::NotRunning(_)
+            | Self::Stopping
+            | Self::Overflow => Kind::Unavailable,
+            Self::Silent(_) => Kind::Timeout,
             Self::Status { status, .. } => match status {
                 429 => Kind::Throttled,
                 401 | 403 | 408 | 502..=504 => Kind::Unavailable,
@@ -152,4 +211,8 @@ fn content_type(essence: Option<&str>) -> Cow<'_, str> {
         Some(essence) => format!("`{essence}`").into(),
         None => "no content type".into(),
     }
+}
+
+fn exit_note(exit: Option<&Exit>) -> Cow<'static, str> {
+    exit.map_or("".into(), |exit| format!(": {exit}").into())
 }

@@ -12,6 +12,7 @@ mod event;
 mod http;
 mod outcome;
 mod probe;
+mod stdio;
 
 use std::sync::Arc;
 
@@ -41,6 +42,25 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
             };
             Ok(Arc::new(http::HttpUpstream::new(http, parts)?))
         }
-        Reach::Stdio { .. } => Err(Fault::NoCertificates),
+        Reach::Stdio {
+            command,
+            args,
+            env,
+            inherit_env,
+            cwd,
+        } => {
+            let stdio = stdio::Settings {
+                name: settings.name.as_str().into(),
+                program: stdio::Program {
+                    command: command.clone(),
+                    args: args.clone(),
+                    env: env.clone(),
+                    inherit_env: inherit_env.clone(),
+                    cwd: cwd.clone(),
+                },
+                startup_timeout: settings.startup_timeout,
+            };
+            Ok(Arc::new(stdio::StdioUpstream::new(stdio, parts)))
+        }
     }
 }

@@ -69,11 +69,10 @@ async fn judge(
     let answered = match answered {
         Ok(answered) => answered,
         // What a server says to a request that it has no idea of.
-        Err(Fault::Status { status, .. })
-            if matches!(status, 400 | 404 | 405 | 406 | 415 | 422) =>
-        {
-            return Ok(Verdict::Decided(Discovery::Legacy));
-        }
+        Err(Fault::Status {
+            status: 400 | 404 | 405 | 406 | 415 | 422,
+            ..
+        }) => return Ok(Verdict::Decided(Discovery::Legacy)),
         Err(fault) => return Err(fault.into_call(upstream)),
     };
     let status = answered.status;

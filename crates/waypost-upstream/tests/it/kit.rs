@@ -1,7 +1,7 @@
 //! What every test here needs.
 
-use std::collections::BTreeMap;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub fn parts() -> Parts {
         tasks: Tasks::default(),
         cores: 0,
         response_limit: 64 * 1024 * 1024,
-        env: Arc::new(BTreeMap::new()),
+        env: Arc::new(std::env::vars_os().collect()),
         tls: Default::default(),
     }
 }
@@ -48,9 +48,14 @@ pub fn tool(name: &str) -> Call {
     Call::own("tools/call", object(&params.to_string()))
 }
 
-pub async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(DEADLINE, future).await;
-    done.unwrap_or_else(|_| panic!("nothing happened in time"))
+/// Waits for `future`, which must not take long.
+pub fn in_time<'a, T>(
+    future: impl Future<Output = T> + 'a,
+) -> Pin<Box<dyn Future<Output = T> + 'a>> {
+    Box::pin(async move {
+        let done = tokio::time::timeout(DEADLINE, future).await;
+        done.unwrap_or_else(|_| panic!("nothing happened in time"))
+    })
 }
 
 /// Calls and waits for the end.

@@ -13,3 +13,5 @@ mod discover;
 mod fake;
 mod http;
 mod kit;
+mod stdio;
+mod stdio_life;

@@ -1,0 +1,20 @@
+//! Servers that run as child processes and speak over their standard streams, modern era.
+//!
+//! [`upstream`] is what the hub holds; it survives the process. [`child`] owns one process from
+//! start to reaping; [`calls`] knows which answer belongs to whom; [`writer`], [`lines`] and
+//! [`errors`] are its three pipes; [`command`] decides what is run and in which environment.
+
+mod calls;
+mod child;
+mod command;
+mod errors;
+mod lines;
+mod redact;
+mod sniff;
+mod upstream;
+mod waiter;
+mod writer;
+
+pub(crate) use self::command::Program;
+pub use self::command::SpawnFault;
+pub(crate) use self::upstream::{Settings, StdioUpstream};

@@ -1,0 +1,232 @@
+//! Which answer belongs to whom.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, mpsc, oneshot};
+use waypost_hub::call::Call;
+use waypost_wire::id::Id;
+use waypost_wire::message::{Notification, Outcome};
+use waypost_wire::meta;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use crate::event::Ignored;
+use crate::fault::{Exit, Fault};
+
+/// Notifications that wait for one caller. Its end has a place of its own.
+const QUEUE: usize = 256;
+
+/// The calls in flight at one child.
+#[derive(Debug)]
+pub(crate) struct Calls {
+    upstream: Arc<str>,
+    table: Mutex<Table>,
+    next_id: AtomicU64,
+    /// A call has ended.
+    ended: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    open: HashMap<u64, Slot>,
+    /// The child's end: nothing is taken any more.
+    gone: Option<Arc<Exit>>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    events: mpsc::Sender<Notification>,
+    end: oneshot::Sender<Result<Outcome, Fault>>,
+    progress_token: Option<Raw>,
+    wants_log: bool,
+    listens: bool,
+    /// The request was written, at least in part.
+    sent: bool,
+}
+
+/// Where one call's answers come out.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    pub(crate) id: u64,
+    pub(crate) events: mpsc::Receiver<Notification>,
+    pub(crate) end: oneshot::Receiver<Result<Outcome, Fault>>,
+}
+
+impl Calls {
+    pub(crate) fn new(upstream: &Arc<str>) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            table: Mutex::default(),
+            next_id: AtomicU64::new(1),
+            ended: Notify::new(),
+        }
+    }
+
+    /// Makes a place for the answers to `call`.
+    pub(crate) fn open(&self, call: &Call) -> Result<Outlet, Fault> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (events_in, events) = mpsc::channel(QUEUE);
+        let (end_in, end) = oneshot::channel();
+        let slot = Slot {
+            events: events_in,
+            end: end_in,
+            progress_token: call.meta.progress_token.clone(),
+            wants_log: call.meta.log_level.is_some(),
+            listens: call.method == method::LISTEN,
+            sent: false,
+        };
+        let mut table = self.table();
+        if let Some(exit) = &table.gone {
+            return Err(Fault::NotRunning(Some(Arc::clone(exit))));
+        }
+        table.open.insert(id, slot);
+        Ok(Outlet { id, events, end })
+    }
+
+    /// The request `id` is about to be written; `false` when nobody waits for it any more.
+    pub(crate) fn sending(&self, id: u64) -> bool {
+        let mut table = self.table();
+        let slot = table.open.get_mut(&id);
+        slot.map(|slot| slot.sent = true).is_some()
+    }
+
+    /// Nobody waits for `id` any more; `true` when the server has to be told.
+    pub(crate) fn give_up(&self, id: u64) -> bool {
+        let slot = self.table().open.remove(&id);
+        self.ended.notify_waiters();
+        slot.is_some_and(|slot| slot.sent)
+    }
+
+    /// A response has come.
+    pub(crate) fn answer(&self, id: Option<&Id>, outcome: Outcome) {
+        let ours = match id {
+            Some(id) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
+            // The server could not read a request; with one in flight it is clear which.
+            None => self.only_one(),
+        };
+        match ours.and_then(|id| self.close(id)) {
+            // The receiver may have gone this moment.
+            Some(slot) => drop(slot.end.send(Ok(outcome))),
+            None => self.ignore("other_answer"),
+        }
+    }
+
+    /// The answer to `id` came and cannot be used.
+    pub(crate) fn spoil(&self, id: u64, fault: Fault) {
+        if let Some(slot) = self.close(id) {
+            drop(slot.end.send(Err(fault)));
+        }
+    }
+
+    /// A notification has come. It goes to the call that it names and never to another's.
+    pub(crate) fn notify(&self, notification: Notification) {
+        let mut table = self.table();
+        let Some(id) = target(&table.open, &notification) else {
+            drop(table);
+            return self.ignore("unmatched");
+        };
+        let Some(slot) = table.open.get(&id) else {
+            drop(table);
+            return self.ignore("unmatched");
+        };
+        if slot.events.try_send(notification).is_ok() {
+            return;
+        }
+        // A reader too slow loses progress, which is old anyway. A subscription must not lose a
+        // change: it ends, and who listens again starts from the present.
+        let slot = if slot.listens {
+            table.open.remove(&id)
+        } else {
+            None
+        };
+        drop(table);
+        if let Some(slot) = slot {
+            drop(slot.end.send(Err(Fault::Overflow)));
+        }
+        self.ignore("queue_full");
+    }
+
+    /// The child has gone: every call in flight fails with it, and no new one is taken.
+    pub(crate) fn fail_all(&self, exit: &Arc<Exit>) {
+        let open = {
+            let mut table = self.table();
+            table.gone.get_or_insert_with(|| Arc::clone(exit));
+            std::mem::take(&mut table.open)
+        };
+        for slot in open.into_values() {
+            let (exit, sent) = (Arc::clone(exit), slot.sent);
+            drop(slot.end.send(Err(Fault::Exited { exit, sent })));
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// Waits until nothing but subscriptions is in flight.
+    pub(crate) async fn idle(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.table().open.values().all(|slot| slot.listens) {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn close(&self, id: u64) -> Option<Slot> {
+        let slot = self.table().open.remove(&id);
+        self.ended.notify_waiters();
+        slot
+    }
+
+    fn only_one(&self) -> Option<u64> {
+        let table = self.table();
+        let mut ids = table.open.keys();
+        match (ids.next(), ids.next()) {
+            (Some(id), None) => Some(*id),
+            _ => None,
+        }
+    }
+
+    fn ignore(&self, reason: &'static str) {
+        let upstream = &self.upstream;
+        Ignored { upstream, reason }.emit();
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one call that a notification belongs to.
+fn target(open: &HashMap<u64, Slot>, notification: &Notification) -> Option<u64> {
+    let params = &notification.params;
+    if let Some(subscription) = subscription(params) {
+        return Some(subscription);
+    }
+    let only = |wanted: fn(&Slot) -> bool| {
+        let mut ids = open
+            .iter()
+            .filter(|(_, slot)| wanted(slot))
+            .map(|(id, _)| *id);
+        ids.next().filter(|_| ids.next().is_none())
+    };
+    match notification.method.as_str() {
+        method::PROGRESS => {
+            let token = params.get(meta::PROGRESS_TOKEN)?;
+            let named = |slot: &Slot| slot.progress_token.as_ref() == Some(token);
+            open.iter().find(|(_, slot)| named(slot)).map(|(id, _)| *id)
+        }
+        // Nothing names its call; with several that asked for a log it would be a guess.
+        method::MESSAGE => only(|slot| slot.wants_log),
+        // What else may come belongs to a subscription that the server forgot to name.
+        _ => only(|slot| slot.listens),
+    }
+}
+
+fn subscription(params: &Object) -> Option<u64> {
+    let meta = params.get(meta::META)?.as_object().ok()?;
+    let id = meta.get(meta::SUBSCRIPTION_ID)?.as_i64()?;
+    u64::try_from(id).ok()
+}

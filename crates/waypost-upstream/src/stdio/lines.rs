@@ -1,0 +1,198 @@
+//! Cuts what a child writes into lines, without a bound on how it is chunked and with one on how
+//! much is held.
+
+use bytes::{Buf as _, Bytes, BytesMut};
+
+/// Room made for each read.
+const READ: usize = 64 * 1024;
+
+/// Shorter lines are copied out, so that a small message does not keep a whole buffer alive.
+const COPY: usize = 16 * 1024;
+
+/// How much is kept of each end of a line that is too long: its id is in one of them.
+const ENDS: usize = 1024;
+
+/// One line, without its end.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    Whole(Bytes),
+    /// Longer than the limit; only its ends are known.
+    TooLong {
+        head: Bytes,
+        tail: Bytes,
+    },
+}
+
+/// The bytes read so far that are not yet lines.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    buffer: BytesMut,
+    /// How much of `buffer` is known to hold no line end.
+    scanned: usize,
+    limit: usize,
+    skipping: Option<Skipping>,
+}
+
+/// The ends of a line that is already known to be too long.
+#[derive(Debug)]
+struct Skipping {
+    head: Bytes,
+    tail: Vec<u8>,
+}
+
+impl Lines {
+    /// Lines of at most `limit` bytes.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            buffer: BytesMut::new(),
+            scanned: 0,
+            limit,
+            skipping: None,
+        }
+    }
+
+    /// Where the next bytes go; there is room.
+    pub(crate) fn space(&mut self) -> &mut BytesMut {
+        self.buffer.reserve(READ);
+        &mut self.buffer
+    }
+
+    /// The next line that is complete.
+    pub(crate) fn next_line(&mut self) -> Option<Line> {
+        let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
+        let Some(at) = memchr::memchr(b'\n', unseen) else {
+            self.scanned = self.buffer.len();
+            if self.scanned > self.limit || self.skipping.is_some() {
+                self.skip(self.scanned);
+            }
+            return None;
+        };
+        let length = self.scanned + at;
+        self.scanned = 0;
+        if length > self.limit || self.skipping.is_some() {
+            self.skip(length);
+            self.buffer.advance(1);
+            return self.skipping.take().map(Line::from);
+        }
+        let line = if length < COPY {
+            let line = Bytes::copy_from_slice(self.buffer.get(..length).unwrap_or_default());
+            self.buffer.advance(length + 1);
+            line
+        } else {
+            let line = self.buffer.split_to(length).freeze();
+            self.buffer.advance(1);
+            line
+        };
+        Some(Line::Whole(line))
+    }
+
+    /// What was written after the last line end, when nothing more will come.
+    pub(crate) fn rest(&mut self) -> Option<Line> {
+        self.scanned = 0;
+        let rest = self.buffer.split().freeze();
+        match self.skipping.take() {
+            Some(skipping) => Some(skipping.into()),
+            None if rest.is_empty() => None,
+            None => Some(Line::Whole(rest)),
+        }
+    }
+
+    /// Forgets `length` bytes of the line, but for its ends.
+    fn skip(&mut self, length: usize) {
+        let part = self.buffer.split_to(length);
+        self.scanned = 0;
+        if self.buffer.is_empty() {
+            // Gives back what the line has taken so far.
+            self.buffer = BytesMut::new();
+        }
+        let ends = |from: usize, to: usize| part.get(from..to).unwrap_or_default();
+        let skipping = self.skipping.get_or_insert_with(|| Skipping {
+            head: Bytes::copy_from_slice(ends(0, ENDS.min(length))),
+            tail: Vec::new(),
+        });
+        skipping
+            .tail
+            .extend_from_slice(ends(length.saturating_sub(ENDS), length));
+        let surplus = skipping.tail.len().saturating_sub(ENDS);
+        skipping.tail.drain(..surplus);
+    }
+}
+
+impl From<Skipping> for Line {
+    fn from(skipping: Skipping) -> Self {
+        Self::TooLong {
+            head: skipping.head,
+            tail: skipping.tail.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All lines of `input` fed in pieces of `size`, and the most bytes held between them.
+    fn cut(input: &[u8], size: usize, limit: usize) -> (Vec<Line>, usize) {
+        let mut lines = Lines::new(limit);
+        let (mut got, mut most) = (Vec::new(), 0);
+        for piece in input.chunks(size) {
+            lines.space().extend_from_slice(piece);
+            while let Some(line) = lines.next_line() {
+                got.push(line);
+            }
+            most = most.max(lines.buffer.len());
+        }
+        got.extend(lines.rest());
+        (got, most)
+    }
+
+    fn whole(text: &str) -> Line {
+        Line::Whole(Bytes::from(text.to_owned()))
+    }
+
+    #[test]
+    fn r54_how_the_bytes_are_cut_does_not_matter() {
+        let long = "語🦀".repeat(4000);
+        let input = format!("a\n\nb\r\n{long}\nlast");
+        for size in [1, 3, 7, 4096, 100_000] {
+            let (got, _) = cut(input.as_bytes(), size, 1 << 20);
+            let expected = [
+                whole("a"),
+                whole(""),
+                whole("b\r"),
+                whole(&long),
+                whole("last"),
+            ];
+            assert_eq!(got, expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn r55_a_line_at_the_limit_passes_and_one_over_it_never_does() {
+        let input = format!("{}\n{}\nz\n", "x".repeat(100), "y".repeat(101));
+        for size in [1, 33, 1000] {
+            let (got, _) = cut(input.as_bytes(), size, 100);
+            assert_eq!(got[0], whole(&"x".repeat(100)), "{size}");
+            let Line::TooLong { head, tail } = &got[1] else {
+                panic!("{got:?}");
+            };
+            assert!(head.starts_with(b"y") && tail.ends_with(b"y"));
+            assert_eq!(got[2], whole("z"));
+        }
+    }
+
+    #[test]
+    fn r55_an_endless_line_keeps_only_its_ends() {
+        let mut input = b"{\"id\":1,".to_vec();
+        input.resize(3_000_000, b'x');
+        input.extend(b"END}\n{}\n");
+        let (got, most) = cut(&input, 4096, 10_000);
+        let Line::TooLong { head, tail } = &got[0] else {
+            panic!("{}", got.len());
+        };
+        assert!(head.starts_with(b"{\"id\":1,x") && tail.ends_with(b"xEND}"));
+        assert_eq!((head.len(), tail.len()), (ENDS, ENDS));
+        assert_eq!(got[1], whole("{}"));
+        assert!(most < 20_000, "{most}");
+    }
+}

@@ -1,0 +1,261 @@
+//! The life of a child: how it starts, what it is given, how it ends.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rustix::process::{Pid, test_kill_process};
+use waypost_hub::error::Kind;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::upstream::{Discovery, Upstream};
+
+use crate::kit::{complete, end_of, failure, in_time, parts, tool, upstream, upstream_with};
+use crate::stdio::{server, server_with};
+
+/// The text of the failure to start this.
+async fn startup(settings: &str) -> String {
+    let upstream = upstream(settings);
+    let error = in_time(upstream.discover()).await.unwrap_err();
+    assert_eq!((error.kind, upstream.instance()), (Kind::Unavailable, None));
+    error.detail.unwrap().into_owned()
+}
+
+fn sh(script: &str) -> String {
+    format!("command: sh, args: [-c, '{script}']")
+}
+
+#[tokio::test]
+async fn r56_a_failure_to_start_is_known_at_once_with_its_reason() {
+    let text = startup(&sh("echo boom >&2; exit 3")).await;
+    assert_eq!(text, "the process exited with code 3: boom");
+}
+
+#[tokio::test]
+async fn r56_a_command_that_cannot_run_is_named() {
+    let text = startup("command: no-such-thing, env: { PATH: /nowhere }").await;
+    assert_eq!(
+        text,
+        "command `no-such-thing` was not found in the child's PATH `/nowhere`"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let script = |name: &str, text: &str, mode| {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path.display().to_string()
+    };
+    let plain = script("plain", "#!/bin/sh\n", 0o644);
+    let text = startup(&format!("command: '{plain}'")).await;
+    assert_eq!(text, format!("command `{plain}` is not executable"));
+    let lost = script("lost", "#!/no/such/interpreter\n", 0o755);
+    let text = startup(&format!("command: '{lost}'")).await;
+    assert_eq!(
+        text,
+        format!("command `{lost}` cannot be run: its interpreter does not exist")
+    );
+    let text = startup("command: sh, cwd: /no/such/folder").await;
+    assert_eq!(
+        text,
+        "the working directory `/no/such/folder` does not exist"
+    );
+}
+
+#[tokio::test]
+async fn r56_a_child_that_closes_its_output_and_lives_is_given_up() {
+    let text = startup(&sh("exec >&-; exec sleep 1000")).await;
+    assert_eq!(text, "the process closed its standard output");
+}
+
+#[tokio::test]
+async fn r36_secrets_in_a_childs_last_words_are_hidden() {
+    let settings = "env: { API_KEY: canary-1 }, inherit_env: [GW_TOKEN]";
+    let script = sh("echo $API_KEY and $GW_TOKEN >&2; echo $API_KEY; exit 1");
+    let mut parts = parts();
+    let mut env = (*parts.env).clone();
+    env.insert("GW_TOKEN".into(), "canary-2".into());
+    parts.env = env.into();
+    let upstream = upstream_with(&format!("{script}, {settings}"), &parts);
+    let error = in_time(upstream.discover()).await.unwrap_err();
+    let text = format!("{error} {error:?} {upstream:?}");
+    assert!(
+        text.contains("*** and ***") && !text.contains("canary"),
+        "{text}"
+    );
+}
+
+#[tokio::test]
+async fn r40_a_child_gets_its_own_environment_and_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap().display().to_string();
+    let mut parts = parts();
+    let mut env = (*parts.env).clone();
+    env.insert("GW_TOKEN".into(), "canary".into());
+    parts.env = env.into();
+    let script = crate::stdio::SERVER;
+    let settings =
+        format!("command: python3, args: ['{script}'], env: {{ K: v }}, cwd: '{folder}'");
+    let upstream = upstream_with(&settings, &parts);
+    in_time(upstream.discover()).await.unwrap();
+    let got = complete(&*upstream, tool("environ")).await;
+    assert_eq!(got.string("cwd").unwrap(), folder);
+    let names: Vec<String> = got.get("env").unwrap().decode().unwrap();
+    assert!(names.contains(&"K".to_owned()) && names.contains(&"PATH".to_owned()));
+    assert!(!names.contains(&"GW_TOKEN".to_owned()) && !names.contains(&"CARGO".to_owned()));
+}
+
+#[tokio::test]
+async fn r35_a_dead_child_fails_its_calls_at_once_and_is_replaced() {
+    let upstream = server().await;
+    let first = upstream.instance().unwrap();
+    let held = join_all((0..10).map(|_| end_of(&*upstream, tool("hold"))));
+    let (held, kill) =
+        in_time(async { tokio::join!(held, end_of(&*upstream, tool("kill"))) }).await;
+    for error in held.into_iter().chain([kill]) {
+        let error = error.unwrap_err();
+        let detail = "the process was killed by signal 9: about to die";
+        assert_eq!(error.detail.as_deref(), Some(detail));
+        assert_eq!((error.kind, error.retryable), (Kind::Unavailable, false));
+    }
+    in_time(upstream.lost()).await;
+    assert_eq!(upstream.instance(), None);
+    // Nothing was sent to a child that is not there.
+    let error = failure(&*upstream).await;
+    let detail = "not running: the process was killed by signal 9: about to die";
+    assert_eq!(error.detail.as_deref(), Some(detail));
+    assert!(error.retryable);
+
+    in_time(upstream.discover()).await.unwrap();
+    assert_ne!(upstream.instance().unwrap(), first);
+    complete(&*upstream, tool("echo")).await;
+}
+
+#[tokio::test]
+async fn discovery_asks_the_child_that_is_there() {
+    let upstream = server().await;
+    let first = upstream.instance();
+    in_time(upstream.discover()).await.unwrap();
+    assert_eq!(upstream.instance(), first);
+}
+
+fn alive(pid: i32) -> bool {
+    test_kill_process(Pid::from_raw(pid).unwrap()).is_ok()
+}
+
+async fn pids(upstream: &dyn Upstream) -> [i32; 2] {
+    let got = complete(upstream, tool("pids")).await;
+    ["own", "child"].map(|name| got.get(name).unwrap().decode().unwrap())
+}
+
+#[tokio::test]
+async fn r01_closing_ends_the_whole_group_and_reaps_it() {
+    let upstream = server().await;
+    let [own, child] = pids(&*upstream).await;
+    assert!(alive(own) && alive(child));
+    in_time(upstream.close()).await;
+    assert!(!alive(own));
+    // The orphan is reaped by whoever adopts it, or is at least dead.
+    let state = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    assert_eq!(failure(&*upstream).await.kind, Kind::Unavailable);
+    assert!(in_time(upstream.discover()).await.is_err());
+}
+
+#[tokio::test]
+async fn r01_an_upstream_that_is_dropped_takes_its_child_with_it() {
+    let upstream = server().await;
+    let [own, _] = pids(&*upstream).await;
+    drop(upstream);
+    in_time(async {
+        while alive(own) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn r01_a_child_that_ignores_everything_is_killed() {
+    let script = "trap \"\" TERM; read line; id=1; \
+        echo \"{\\\"jsonrpc\\\":\\\"2.0\\\",\\\"id\\\":1,\\\"result\\\":{\\\"supportedVersions\\\":[\\\"2026-07-28\\\"]}}\"; \
+        exec sleep 1000";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("server.sh");
+    std::fs::write(&path, script).unwrap();
+    let settings = format!("command: sh, args: ['{}']", path.display());
+    let upstream = upstream(&settings);
+    assert!(matches!(
+        upstream.discover().await.unwrap(),
+        Discovery::Modern(_)
+    ));
+    tokio::time::pause();
+    let before = tokio::time::Instant::now();
+    upstream.close().await;
+    assert!(
+        before.elapsed() >= Duration::from_secs(10),
+        "{:?}",
+        before.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn stopping_lets_calls_finish_and_then_ends_the_child() {
+    let tasks = Tasks::default();
+    let mut parts = parts();
+    parts.tasks = tasks.clone();
+    let script = crate::stdio::SERVER;
+    let upstream = upstream_with(&format!("command: python3, args: ['{script}']"), &parts);
+    in_time(upstream.discover()).await.unwrap();
+    let [own, _] = pids(&*upstream).await;
+    let held = upstream.call(tool("hold"));
+    tokio::pin!(held);
+    let drained = tokio::select! {
+        biased;
+        reply = &mut held => panic!("{reply:?}"),
+        _ = complete(&*upstream, tool("echo")) => tasks.drain(Duration::from_secs(20)),
+    };
+    let finish = async {
+        complete(&*upstream, tool("release")).await;
+        held.await
+    };
+    let (drained, reply) = in_time(async { tokio::join!(drained, finish) }).await;
+    assert!(drained && reply.is_ok() && !alive(own));
+}
+
+#[tokio::test]
+async fn servers_of_the_session_era_are_known_by_how_they_refuse() {
+    for error in [
+        r#"{\"code\":-32601,\"message\":\"Method not found\"}"#,
+        r#"{\"code\":-32602,\"message\":\"Invalid request parameters\"}"#,
+        r#"{\"code\":-32000,\"message\":\"m\"}"#,
+    ] {
+        let line = format!(r#"{{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{error}}}"#);
+        let upstream = upstream(&sh(&format!("read line; echo \"{line}\"; cat >/dev/null")));
+        assert_eq!(
+            in_time(upstream.discover()).await.unwrap(),
+            Discovery::Legacy
+        );
+        // Nothing here can talk to it.
+        in_time(upstream.lost()).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn silence_is_the_session_era_too() {
+    let upstream = upstream(&sh("cat >/dev/null"));
+    assert_eq!(upstream.discover().await.unwrap(), Discovery::Legacy);
+}
+
+#[tokio::test]
+async fn a_server_that_went_silent_is_restarted_and_stays_modern() {
+    let upstream = server_with("startup_timeout: 4s", 1 << 20).await;
+    let [own, _] = pids(&*upstream).await;
+    rustix::process::kill_process(Pid::from_raw(own).unwrap(), rustix::process::Signal::STOP)
+        .unwrap();
+    let error = in_time(upstream.discover()).await.unwrap_err();
+    assert_eq!(error.kind, Kind::Timeout);
+    in_time(upstream.lost()).await;
+    rustix::process::kill_process(Pid::from_raw(own).unwrap(), rustix::process::Signal::CONT)
+        .unwrap();
+    in_time(upstream.discover()).await.unwrap();
+    complete(&*upstream, tool("echo")).await;
+}
