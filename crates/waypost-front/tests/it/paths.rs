@@ -103,6 +103,7 @@ async fn the_call_has_the_body_without_meta() {
     front.send(Post::call().build_with(body)).await;
     let call = &front.calls()[0];
     assert_eq!(call.method, "tools/call");
+    assert_eq!(call.id.raw().text(), "1");
     assert!(!call.params.contains("_meta"));
     assert_eq!(
         call.params.get("arguments").unwrap().text(),
