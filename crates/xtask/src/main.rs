@@ -1,8 +1,9 @@
-//! The one helper program: `cargo xtask test` and, later, `cargo xtask bench`.
+//! The one helper program: `cargo xtask test` and `cargo xtask bench`.
 //!
 //! Everything that is not Rust lives here or in what this installs: the tests themselves only ever
 //! find a finished directory of peers through `WAYPOST_INTEROP`.
 
+mod bench;
 mod interop;
 mod paths;
 mod run;
@@ -14,7 +15,7 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo xtask",
-    about = "Waypost's helper: everything CI runs that is a test"
+    about = "Waypost's helper: the tests CI runs, and the benchmark"
 )]
 struct Args {
     #[command(subcommand)]
@@ -29,10 +30,13 @@ enum Command {
         #[arg(last = true)]
         nextest: Vec<String>,
     },
+    /// Measures calls per second beside nginx and the bare server, in one interleaved run. Linux only.
+    Bench,
 }
 
 fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Test { nextest } => suite::run_tests(&nextest),
+        Command::Bench => bench::run_bench(),
     }
 }
