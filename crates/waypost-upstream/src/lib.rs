@@ -6,6 +6,7 @@
 
 pub mod core_local;
 pub mod fault;
+pub mod guard;
 pub mod parts;
 
 mod event;

@@ -10,6 +10,7 @@ use rustls::crypto::ring;
 use waypost_hub::lifecycle::Tasks;
 
 use crate::fault::Fault;
+use crate::guard::Guard;
 
 /// What every upstream is given by the program; nothing here is global.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Parts {
     pub env: Arc<BTreeMap<OsString, OsString>>,
     /// Trusted certificates, loaded when the first `https` upstream needs them.
     pub tls: Tls,
+    /// Ends children should Waypost die; without one they may outlive it.
+    pub guard: Option<Guard>,
 }
 
 /// The TLS settings that all upstreams share.

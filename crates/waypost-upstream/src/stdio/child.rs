@@ -31,6 +31,7 @@ use super::waiter::Waiter;
 use super::writer::{self, Cancels, Outgoing};
 use crate::event::{Ignored, StrayLine};
 use crate::fault::{Exit, Fault, How};
+use crate::guard::Guard;
 
 /// Between the steps of stopping: closed input, TERM, KILL.
 const STEP: Duration = Duration::from_secs(5);
@@ -40,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(15);
 
 /// After the process or its output has ended: how long the other may take to follow. A grandchild
 /// may hold the pipes open for ever.
-const FOLLOW: Duration = Duration::from_millis(500);
+const FOLLOW: Duration = Duration::from_millis(400);
 
 /// Between looks whether a process group is gone; nothing tells that it is.
 const LOOK: Duration = Duration::from_millis(50);
@@ -177,8 +178,28 @@ impl Child {
         }
     }
 
+    /// Serves the process until it and its group are gone.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        running: Running,
+        stop: CancellationToken,
+        guard: Option<Guard>,
+    ) {
+        let pid = running.pid;
+        let guarded = guard.as_ref().zip(pid);
+        if let Some((guard, group)) = guarded {
+            guard.watch(group).await;
+        }
+        self.serve(running, &stop).await;
+        sweep(pid).await;
+        if let Some((guard, group)) = guarded {
+            guard.forget(group).await;
+        }
+        self.reaped.cancel();
+    }
+
     /// Serves the process until it is reaped.
-    pub(crate) async fn run(self: Arc<Self>, running: Running, stop: CancellationToken) {
+    async fn serve(&self, running: Running, stop: &CancellationToken) {
         let Running {
             mut process,
             pid,
@@ -196,7 +217,7 @@ impl Child {
             status = process.wait() => End::Exited(status.ok()),
             () = &mut output => End::Output,
             () = &mut input => End::Input,
-            () = self.asked(&stop) => End::Asked,
+            () = self.asked(stop) => End::Asked,
             () = async { (&mut errors).await; std::future::pending::<()>().await } => return,
         };
         let mut rest = Box::pin(async {
@@ -208,19 +229,16 @@ impl Child {
         });
         // A process that dies closes its pipes a moment before or after it can be waited for.
         let status = match first {
-            End::Exited(status) => {
-                drop(timeout(FOLLOW, &mut rest).await);
-                Some(status)
-            }
+            End::Exited(status) => Some(status),
             End::Output | End::Input => {
-                let both = async {
-                    let (status, ()) = tokio::join!(process.wait(), &mut rest);
-                    status.ok()
-                };
-                timeout(FOLLOW, both).await.ok()
+                let status = timeout(FOLLOW, process.wait()).await;
+                status.ok().map(Result::ok)
             }
             End::Asked => None,
         };
+        if status.is_some() {
+            drop(timeout(FOLLOW, &mut rest).await);
+        }
         let how = first.how(status);
         self.ended(how, tail.text());
         drop(input);
@@ -232,8 +250,6 @@ impl Child {
                 () = async { rest.await; std::future::pending().await } => {}
             }
         }
-        sweep(pid).await;
-        self.reaped.cancel();
     }
 
     /// Somebody wants this process to end: at once, or when its calls are done.

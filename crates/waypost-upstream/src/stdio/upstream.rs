@@ -17,6 +17,7 @@ use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
 use super::child::{Child, Start};
 use super::command::Program;
 use crate::fault::Fault;
+use crate::guard::Guard;
 use crate::parts::Parts;
 use crate::probe::{self, Answered};
 
@@ -34,6 +35,7 @@ pub(crate) struct StdioUpstream {
     env: Arc<BTreeMap<OsString, OsString>>,
     tasks: Tasks,
     limit: usize,
+    guard: Option<Guard>,
     /// The last process, also when it has ended.
     child: Mutex<Option<Arc<Child>>>,
     /// One start at a time.
@@ -48,6 +50,7 @@ impl StdioUpstream {
             env: Arc::clone(&parts.env),
             tasks: parts.tasks.clone(),
             limit: parts.response_limit,
+            guard: parts.guard.clone(),
             child: Mutex::new(None),
             starting: tokio::sync::Mutex::new(()),
             closed: AtomicBool::new(false),
@@ -72,11 +75,8 @@ impl StdioUpstream {
             return Ok(child);
         }
         let (started, outcome) = oneshot::channel();
-        let (settings, env, limit) = (
-            Arc::clone(&self.settings),
-            Arc::clone(&self.env),
-            self.limit,
-        );
+        let (settings, env) = (Arc::clone(&self.settings), Arc::clone(&self.env));
+        let (limit, guard) = (self.limit, self.guard.clone());
         // A process belongs to the runtime that it was started on.
         self.tasks.spawn(move |stop| async move {
             if stop.is_cancelled() {
@@ -88,7 +88,7 @@ impl StdioUpstream {
                     if started.send(Ok(Arc::clone(&child))).is_err() {
                         child.close();
                     }
-                    child.run(running, stop).await;
+                    child.run(running, stop, guard).await;
                 }
                 Err(fault) => drop(started.send(Err(fault))),
             }

@@ -15,3 +15,4 @@ mod http;
 mod kit;
 mod stdio;
 mod stdio_life;
+mod tls;
