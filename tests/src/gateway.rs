@@ -34,7 +34,10 @@ impl Gateway {
     pub async fn start(upstreams: &str) -> anyhow::Result<Self> {
         let state = tempfile::tempdir()?;
         let database = state.path().join("waypost.db");
-        let indented: String = upstreams.lines().map(|line| format!("  {line}\n")).collect();
+        let indented: String = upstreams
+            .lines()
+            .map(|line| format!("  {line}\n"))
+            .collect();
         let text = format!(
             "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nstate: {{ path: {} }}\nupstreams:\n{indented}",
             database.display()
@@ -58,7 +61,12 @@ impl Gateway {
         let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
         let url: http::Uri = format!("{}/readyz", self.admin).parse()?;
         let begun = Instant::now();
-        while !client.get(url.clone()).await.context("admin does not answer")?.status().is_success()
+        while !client
+            .get(url.clone())
+            .await
+            .context("admin does not answer")?
+            .status()
+            .is_success()
         {
             anyhow::ensure!(begun.elapsed() < READY, "not ready in {READY:?}");
             sleep(Duration::from_millis(20)).await;

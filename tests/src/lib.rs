@@ -2,6 +2,7 @@
 
 pub mod conformance;
 pub mod drive;
+pub mod gateway;
 pub mod interop;
 pub mod rmcp_driver;
 pub mod rmcp_peer;
