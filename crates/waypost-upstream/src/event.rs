@@ -1,5 +1,7 @@
 //! What this crate logs and counts: one type per event.
 
+use crate::fault::{Exit, How};
+
 /// A server sent something that nobody here waits for.
 #[derive(Debug)]
 pub(crate) struct Ignored<'a> {
@@ -42,5 +44,30 @@ impl StrayLine<'_> {
         }
         metrics::counter!("waypost_upstream_stray_lines_total", "upstream" => (*upstream).to_owned())
             .increment(1);
+    }
+}
+
+/// A child has ended, wanted or not.
+#[derive(Debug)]
+pub(crate) struct ChildEnded<'a> {
+    pub(crate) upstream: &'a str,
+    pub(crate) exit: &'a Exit,
+}
+
+impl ChildEnded<'_> {
+    /// Writes the log line and the metric of this event; nothing else does.
+    pub(crate) fn emit(&self) {
+        let Self { upstream, exit } = self;
+        let wanted = exit.how == How::Stopped;
+        if wanted {
+            tracing::info!(upstream, "child stopped");
+        } else {
+            tracing::warn!(upstream, %exit, "child ended");
+        }
+        metrics::counter!(
+            "waypost_upstream_child_exits_total",
+            "upstream" => (*upstream).to_owned(), "wanted" => if wanted { "yes" } else { "no" }
+        )
+        .increment(1);
     }
 }

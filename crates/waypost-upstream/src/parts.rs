@@ -35,7 +35,9 @@ pub struct Tls(Arc<OnceLock<Arc<ClientConfig>>>);
 
 impl Tls {
     /// Settings made elsewhere, with other trusted certificates than the system's.
-    pub fn with_config(config: ClientConfig) -> Self {
+    pub fn with_config(mut config: ClientConfig) -> Self {
+        // HTTP/1.1 alone is spoken, and the connector offers that itself.
+        config.alpn_protocols.clear();
         Self(Arc::new(OnceLock::from(Arc::new(config))))
     }
 

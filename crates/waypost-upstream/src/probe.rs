@@ -28,15 +28,13 @@ pub(crate) struct Answered {
 }
 
 /// What one answer to the probe means.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Verdict {
     Decided(Discovery),
     /// The server knows one of our modern versions and asks to be asked with it.
     Again,
-    /// A modern server that does not describe itself.
-    Refused(i64),
-    /// Says nothing about the era.
-    Undecided(i64),
+    /// A modern server that does not describe itself, or an answer that says nothing of the era.
+    Failed(Fault),
 }
 
 /// Asks through `send`; once more when the server names a version that we speak.
@@ -50,16 +48,14 @@ where
         Verdict::Again => judge(ask().await, upstream).await?,
         verdict => verdict,
     };
-    match verdict {
-        Verdict::Decided(discovery) => Ok(discovery),
-        Verdict::Again => Err(Fault::Refused {
+    let fault = match verdict {
+        Verdict::Decided(discovery) => return Ok(discovery),
+        Verdict::Failed(fault) => fault,
+        Verdict::Again => Fault::Refused {
             code: code::UNSUPPORTED_VERSION,
-        }
-        .into_call(upstream)),
-        Verdict::Refused(code) | Verdict::Undecided(code) => {
-            Err(Fault::Refused { code }.into_call(upstream))
-        }
-    }
+        },
+    };
+    Err(fault.into_call(upstream))
 }
 
 async fn judge(
@@ -113,30 +109,30 @@ fn described(result: &Object) -> Result<Discovery, Malformed> {
 fn refused(error: &ErrorObject, status: Option<StatusCode>) -> Verdict {
     let code = error.code();
     match code {
-        code::HEADER_MISMATCH | code::MISSING_CAPABILITY => return Verdict::Refused(code),
-        code::UNSUPPORTED_VERSION => {
-            return match supported(error) {
-                Some(list) if list.iter().any(|v| version::is_modern(v)) => Verdict::Again,
-                // A server of a later modern era is not one of the session era.
-                Some(list) if list.iter().any(|v| version::is_legacy(v)) => {
-                    Verdict::Decided(Discovery::Legacy)
-                }
-                _ => Verdict::Refused(code),
-            };
+        code::HEADER_MISMATCH | code::MISSING_CAPABILITY => {
+            Verdict::Failed(Fault::Refused { code })
         }
-        code::METHOD_NOT_FOUND | code::INVALID_PARAMS => {
-            return Verdict::Decided(Discovery::Legacy);
-        }
-        _ => {}
+        code::UNSUPPORTED_VERSION => match supported(error) {
+            Some(list) if list.iter().any(|v| version::is_modern(v)) => Verdict::Again,
+            // A server of a later modern era is not one of the session era.
+            Some(list) if list.iter().any(|v| version::is_legacy(v)) => {
+                Verdict::Decided(Discovery::Legacy)
+            }
+            _ => Verdict::Failed(Fault::Refused { code }),
+        },
+        code::METHOD_NOT_FOUND | code::INVALID_PARAMS => Verdict::Decided(Discovery::Legacy),
+        _ => match status.map(|status| status.as_u16()) {
+            Some(status @ (401 | 403 | 408 | 429 | 500..=599)) => Verdict::Failed(Fault::Status {
+                status,
+                retry_after: None,
+            }),
+            // Answered properly, failed inside: that is no opinion about the method.
+            Some(200) if code == code::INTERNAL_ERROR => Verdict::Failed(Fault::Refused { code }),
+            // The codes that servers of the session era refuse an unknown opening with are
+            // their own.
+            _ => Verdict::Decided(Discovery::Legacy),
+        },
     }
-    let undecided = |status: StatusCode| {
-        status.is_server_error() || matches!(status.as_u16(), 401 | 403 | 408 | 429)
-    };
-    if status.is_some_and(undecided) {
-        return Verdict::Undecided(code);
-    }
-    // The codes that servers of the session era refuse unknown openings with are their own.
-    Verdict::Decided(Discovery::Legacy)
 }
 
 fn supported(error: &ErrorObject) -> Option<Vec<String>> {

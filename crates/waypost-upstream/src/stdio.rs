@@ -1,14 +1,17 @@
 //! Servers that run as child processes and speak over their standard streams, modern era.
 //!
-//! [`upstream`] is what the hub holds; it survives the process. [`child`] owns one process from
-//! start to reaping; [`calls`] knows which answer belongs to whom; [`writer`], [`lines`] and
-//! [`errors`] are its three pipes; [`command`] decides what is run and in which environment.
+//! [`upstream`] is what the hub holds; it survives the process. [`child`] is one process as callers
+//! see it and [`process`] its life; [`calls`] knows which answer belongs to whom; [`writer`],
+//! [`reader`] and [`errors`] are its three pipes; [`command`] decides what is run and in which
+//! environment.
 
 mod calls;
 mod child;
 mod command;
 mod errors;
 mod lines;
+mod process;
+mod reader;
 mod redact;
 mod sniff;
 mod upstream;

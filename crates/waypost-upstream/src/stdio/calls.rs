@@ -13,6 +13,7 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
+use super::writer::Cancels;
 use crate::event::Ignored;
 use crate::fault::{Exit, Fault};
 
@@ -25,6 +26,8 @@ pub(crate) struct Calls {
     upstream: Arc<str>,
     table: Mutex<Table>,
     next_id: AtomicU64,
+    /// What the server has to be told to stop.
+    pub(crate) cancels: Cancels,
     /// A call has ended.
     ended: Notify,
 }
@@ -61,6 +64,7 @@ impl Calls {
             upstream: Arc::clone(upstream),
             table: Mutex::default(),
             next_id: AtomicU64::new(1),
+            cancels: Cancels::default(),
             ended: Notify::new(),
         }
     }
@@ -93,11 +97,11 @@ impl Calls {
         slot.map(|slot| slot.sent = true).is_some()
     }
 
-    /// Nobody waits for `id` any more; `true` when the server has to be told.
-    pub(crate) fn give_up(&self, id: u64) -> bool {
-        let slot = self.table().open.remove(&id);
-        self.ended.notify_waiters();
-        slot.is_some_and(|slot| slot.sent)
+    /// Nobody waits for `id` any more. A server that knows of it is told.
+    pub(crate) fn give_up(&self, id: u64) {
+        if self.close(id).is_some_and(|slot| slot.sent) {
+            self.cancels.push(id);
+        }
     }
 
     /// A response has come.
@@ -145,6 +149,7 @@ impl Calls {
         drop(table);
         if let Some(slot) = slot {
             drop(slot.end.send(Err(Fault::Overflow)));
+            self.cancels.push(id);
         }
         self.ignore("queue_full");
     }

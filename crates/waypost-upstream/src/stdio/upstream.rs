@@ -142,7 +142,7 @@ fn start(
     settings: &Settings,
     env: &BTreeMap<OsString, OsString>,
     limit: usize,
-) -> Result<(Arc<Child>, super::child::Running), Fault> {
+) -> Result<(Arc<Child>, super::process::Running), Fault> {
     let program = &settings.program;
     let env = program.environment(env);
     let (command, path) = program.command(&env).map_err(Fault::Spawn)?;

@@ -55,15 +55,10 @@ pub(crate) fn queue() -> (mpsc::Sender<Outgoing>, mpsc::Receiver<Outgoing>) {
 }
 
 /// Writes until the child does not read any more. Dropped, it closes the pipe.
-pub(crate) async fn run(
-    mut stdin: ChildStdin,
-    mut queue: mpsc::Receiver<Outgoing>,
-    calls: &Calls,
-    cancels: &Cancels,
-) {
+pub(crate) async fn run(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Outgoing>, calls: &Calls) {
     loop {
         let written = tokio::select! {
-            () = cancels.wake.notified() => cancel(&mut stdin, cancels).await,
+            () = calls.cancels.wake.notified() => cancel(&mut stdin, &calls.cancels).await,
             next = queue.recv() => match next {
                 Some(Outgoing::Call(id, message)) if calls.sending(id) => {
                     write(&mut stdin, message).await

@@ -155,8 +155,14 @@ fn trouble_decides_nothing() {
     let internal = r#"{"code":-32603,"message":"m"}"#;
     check(
         move |s| error("503 A", &s.id(), internal),
-        "refused `server/discover` with error -32603",
+        "answered HTTP 503",
     );
+    check(
+        move |s| error("403 A", &s.id(), internal),
+        "answered HTTP 403 (not allowed)",
+    );
+    let refused = "refused `server/discover` with error -32603";
+    check(move |s| error("200 OK", &s.id(), internal), refused);
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use futures_util::StreamExt as _;
 use waypost_hub::call::Call;
 use waypost_hub::error::Kind;
 use waypost_hub::reply::{End, Event, Reply};
+use waypost_hub::upstream::Upstream;
 use waypost_wire::raw::Raw;
 
 use crate::fake::{Fake, STREAM, Step, chunk, error, http, result};
@@ -525,4 +526,32 @@ async fn an_answer_in_the_first_chunk_needs_no_stream() {
     let upstream = upstream(&format!("url: '{}'", fake.url()));
     let reply = in_time(upstream.call(tool("t"))).await.unwrap();
     assert!(matches!(reply, Reply::End(End::Complete(_))), "{reply:?}");
+}
+
+/// Calls three times from a runtime of its own, which ends with it, as data core `core`.
+fn call_on_core(core: usize, upstream: &dyn Upstream) {
+    let run = || {
+        waypost_upstream::core_local::set_core(core);
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(async {
+            for _ in 0..3 {
+                complete(upstream, tool("t")).await;
+            }
+        });
+    };
+    std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn each_core_has_connections_of_its_own() {
+    let fake = Fake::always(|seen| result(seen, "{}")).await;
+    let mut parts = parts();
+    parts.cores = 2;
+    let upstream = upstream_with(&format!("url: '{}'", fake.url()), &parts);
+    // A runtime that is gone takes its own connections with it and nobody else's.
+    for core in [1, 2, 0] {
+        call_on_core(core, &*upstream);
+    }
+    let connections: Vec<_> = fake.requests().iter().map(|seen| seen.connection).collect();
+    assert_eq!(connections, [0, 0, 0, 1, 1, 1, 2, 2, 2]);
 }

@@ -1,0 +1,98 @@
+//! The standard output of a child: messages, and what only looks like them.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::ChildStdout;
+use waypost_wire::code;
+use waypost_wire::error::{ErrorObject, Malformed};
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Message};
+
+use super::child::Child;
+use super::lines::{Line, Lines};
+use super::sniff;
+use super::writer::Outgoing;
+use crate::event::{Ignored, StrayLine};
+use crate::fault::Fault;
+
+impl Child {
+    /// Reads the process's messages until there are no more.
+    pub(super) async fn read(&self, mut stdout: ChildStdout) {
+        let mut lines = Lines::new(self.limit);
+        while let Ok(1..) = stdout.read_buf(lines.space()).await {
+            while let Some(line) = lines.next_line() {
+                self.line(line);
+            }
+        }
+        if let Some(line) = lines.rest() {
+            self.line(line);
+        }
+    }
+
+    fn line(&self, line: Line) {
+        let line = match line {
+            Line::Whole(line) => line,
+            Line::TooLong { head, tail } => {
+                let fault = Fault::TooLarge { limit: self.limit };
+                return self.spoiled(sniff::id(&head, &tail), &head, fault);
+            }
+        };
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        match Message::parse(&line) {
+            Ok(Message::Response(id, outcome)) => self.calls.answer(id.as_ref(), outcome),
+            Ok(Message::Notification(notification)) => self.calls.notify(notification),
+            Ok(Message::Request(request)) => self.refuse(&request.id),
+            Err(unreadable) => {
+                let id = match (&unreadable.id, &unreadable.reason) {
+                    // JSON, but none of the protocol's: a log line with an `id` is no answer.
+                    (
+                        _,
+                        Malformed::Wrong {
+                            member: "jsonrpc", ..
+                        }
+                        | Malformed::NotObject,
+                    ) => None,
+                    (Some(id), _) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
+                    (None, _) => sniff::id(&line, &line),
+                };
+                self.spoiled(id, &line, Fault::Malformed(unreadable.reason));
+            }
+        }
+    }
+
+    /// A line that cannot be read fails the call that it answers, if that can be told.
+    fn spoiled(&self, id: Option<u64>, line: &Bytes, fault: Fault) {
+        let first = !self.warned.swap(true, Ordering::Relaxed);
+        let sample = if first {
+            self.redactor.clean(line.get(..2048).unwrap_or(line), 120)
+        } else {
+            String::new()
+        };
+        StrayLine {
+            upstream: self.upstream(),
+            sample: first.then_some(&sample),
+        }
+        .emit();
+        if let Some(id) = id {
+            self.calls.spoil(id, fault);
+        }
+    }
+
+    /// Servers of this era ask in their results; one that asks here must not wait for ever.
+    fn refuse(&self, id: &Id) {
+        let upstream = self.upstream();
+        Ignored {
+            upstream,
+            reason: "request",
+        }
+        .emit();
+        let error = ErrorObject::new(code::METHOD_NOT_FOUND, "method not found");
+        let answer = message::encode_error(Some(id), &error);
+        // With a full queue the server does not read; it will not miss the answer.
+        drop(self.queue.try_send(Outgoing::Answer(answer)));
+    }
+}
