@@ -36,7 +36,7 @@ pub(crate) struct Wait {
     job: Arc<Job>,
     remote: Remote,
     guard: Guard,
-    pub(crate) progress: Progress,
+    progress: Progress,
     /// When the task was made.
     born: Instant,
     /// From then on, as the upstream last said.

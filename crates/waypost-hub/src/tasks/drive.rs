@@ -65,8 +65,7 @@ pub(super) async fn start(desk: &Arc<Desk>, job: Job) -> Result<Reply, CallError
             Verdict::Done(end) => return Ok(Reply::End(end)),
             Verdict::Again => {}
             Verdict::Wait(wait) => {
-                let (mut wait, task) = *wait;
-                wait.progress = drive.progress;
+                let (wait, task) = *wait;
                 let run = |notifier| wait.run(Some(task), notifier);
                 return Ok(Reply::Stream(generate(run)));
             }
@@ -110,8 +109,7 @@ impl Drive {
                 Verdict::Done(end) => return Ok(end),
                 Verdict::Again => reply = self.send().await?,
                 Verdict::Wait(wait) => {
-                    let (mut wait, task) = *wait;
-                    wait.progress = self.progress;
+                    let (wait, task) = *wait;
                     return Box::pin(wait.run(Some(task), notifier)).await;
                 }
             }
@@ -187,7 +185,8 @@ impl Drive {
             return Err(CallError::upstream(Kind::BadUpstream, &member.name)
                 .detail("answered with a task although its tasks are refused; it was cancelled"));
         }
-        let progress = Progress::new(None);
+        // The wait is the call's last part: what was told so far goes with it.
+        let progress = std::mem::replace(&mut self.progress, Progress::new(None));
         let wait = Wait::begin(&self.desk, Arc::clone(&self.job), &task, progress);
         Ok(Verdict::Wait(Box::new((wait, task))))
     }

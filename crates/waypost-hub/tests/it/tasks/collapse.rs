@@ -340,6 +340,30 @@ async fn a_task_at_the_end_of_a_stream_is_waited_for_in_the_same_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn progress_never_falls_behind_what_the_upstream_said_before_the_task() {
+    let world = World::new();
+    let upstreams = waypost_wire::message::Notification {
+        method: "notifications/progress".to_owned(),
+        params: object(&json!({ "progressToken": 0, "progress": 40 })),
+    };
+    let Act::End(made) = task(created()) else {
+        panic!()
+    };
+    world
+        .fake
+        .on("tools/call", [Act::Stream(vec![upstreams], made)]);
+    world.fake.on("tasks/get", [done()]);
+    let mut call = call(json!({}));
+    call.meta.progress_token = Some(Raw::string("mine"));
+    let events: Vec<_> = stream(world.send(call).await.unwrap()).collect().await;
+    let told = events.into_iter().filter_map(|event| match event.unwrap() {
+        Event::Notification(notification) => notification.params.get("progress").map(value),
+        Event::End(_) => None,
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [json!(40), json!(41), json!(42)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_holds_no_permit_of_the_upstream() {
     let world = Setup {
         more: "max_in_flight: 1",

@@ -269,6 +269,22 @@ async fn a_retry_that_leaves_cancels_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_retry_that_leaves_another_process_uses_the_state_up_there() {
+    let before = world();
+    let state = asked(&before).await;
+    let after = Setup::default().around(&before.fake);
+    drop(
+        after
+            .retry(elicits(), &state, json!({ "q": yes() }))
+            .await
+            .unwrap(),
+    );
+    after.fake.called("tasks/cancel", 1).await;
+    let again = after.retry(elicits(), &state, json!({ "q": yes() })).await;
+    assert_eq!(again.unwrap_err().kind, Kind::UnknownTarget);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_update_that_certainly_did_not_arrive_may_be_repeated() {
     let world = world();
     let state = asked(&world).await;
