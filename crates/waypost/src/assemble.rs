@@ -1,9 +1,10 @@
 //! From the configuration to everything that answers requests.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use waypost_config::{Config, Upstream as Settings};
+use waypost_config::{Config, Reach, Upstream as Settings};
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
@@ -14,6 +15,7 @@ use waypost_hub::store::Store;
 use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
 use waypost_store::{Database, keys};
 use waypost_upstream::Fault;
+use waypost_upstream::guard::Guard;
 
 use crate::exit::Fatal;
 
@@ -27,7 +29,11 @@ pub(crate) struct Assembled {
 }
 
 /// Opens the state and puts everything together on the runtime of the caller; nothing runs yet.
-pub(crate) async fn assemble(config: &Arc<Config>, cores: usize) -> Result<Assembled, Fatal> {
+pub(crate) async fn assemble(
+    config: &Arc<Config>,
+    cores: usize,
+    guard: Option<&Path>,
+) -> Result<Assembled, Fatal> {
     let keys = keys::load(&config.state).map_err(|error| {
         let hint = error.hint();
         Fatal::hint(error, hint)
@@ -38,7 +44,8 @@ pub(crate) async fn assemble(config: &Arc<Config>, cores: usize) -> Result<Assem
     })?;
     let background = Tasks::on(Handle::current());
     let store = Arc::new(database.clone());
-    let hub = hub(config, cores, store, keys, &background);
+    let upstreams = upstreams(config, cores, guard, &background);
+    let hub = hub(config, &upstreams, store, keys, &background);
     Ok(Assembled {
         hub,
         background,
@@ -46,23 +53,38 @@ pub(crate) async fn assemble(config: &Arc<Config>, cores: usize) -> Result<Assem
     })
 }
 
-/// The hub over its upstreams.
-pub(crate) fn hub(
-    config: &Arc<Config>,
+/// What the connections to upstreams are given; `guard` is the program that ends children.
+pub(crate) fn upstreams(
+    config: &Config,
     cores: usize,
-    store: Arc<dyn Store>,
-    keys: Keys,
+    guard: Option<&Path>,
     background: &Tasks,
-) -> Arc<Hub> {
-    let parts = waypost_upstream::Parts {
+) -> waypost_upstream::Parts {
+    let is_child = |one: &&Settings| !one.disabled && matches!(one.reach, Reach::Stdio { .. });
+    // Without children there is nothing to guard.
+    let guard = guard.filter(|_| config.upstreams.iter().any(|one| is_child(&one)));
+    let guard =
+        guard.map(|program| Guard::start(program.to_owned(), vec!["guard".to_owned()], background));
+    waypost_upstream::Parts {
         tasks: background.clone(),
         cores,
         response_limit: config.limits.response_body,
         env: Arc::new(std::env::vars_os().collect()),
         tls: waypost_upstream::parts::Tls::default(),
-    };
+        guard,
+    }
+}
+
+/// The hub over its upstreams.
+pub(crate) fn hub(
+    config: &Arc<Config>,
+    parts: &waypost_upstream::Parts,
+    store: Arc<dyn Store>,
+    keys: Keys,
+    background: &Tasks,
+) -> Arc<Hub> {
     let members = config.upstreams.iter().map(|settings| {
-        let upstream = upstream(settings, &parts);
+        let upstream = upstream(settings, parts);
         Arc::new(Member::new(settings.clone(), upstream))
     });
     Hub::new(Parts {

@@ -49,7 +49,9 @@ async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
     let key = waypost_store::keys::generate();
     let keys = Keys::new(vec![key.into()]).map_err(anyhow::Error::from)?;
     let background = Tasks::on(Handle::current());
-    let hub = assemble::hub(&config, 1, Arc::new(Forgetful), keys, &background);
+    let guard = std::env::current_exe().ok();
+    let upstreams = assemble::upstreams(&config, 1, guard.as_deref(), &background);
+    let hub = assemble::hub(&config, &upstreams, Arc::new(Forgetful), keys, &background);
     hub.start().await;
     let until = Instant::now() + BUDGET;
     while !hub.readiness().starting.is_empty() && Instant::now() < until {

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use waypost_config::{Loaded, Sources, json_schema, load};
 use waypost_testkit::cli::DemoServer;
@@ -36,6 +37,9 @@ enum Command {
     Demo(Demo),
     /// Run one of the demo servers alone
     DemoServer(DemoServer),
+    /// End the children of a Waypost that died; started by Waypost itself
+    #[command(hide = true)]
+    Guard,
 }
 
 #[derive(Args, Debug)]
@@ -118,6 +122,10 @@ impl Cli {
             } => keys::add(&name),
             Command::Demo(demo) => demo::run(demo),
             Command::DemoServer(server) => demo::server(server),
+            Command::Guard => {
+                let guarded = waypost_upstream::guard::run(std::io::stdin().lock());
+                Ok(guarded.context("the guard lost its input")?)
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -33,12 +34,25 @@ const ADMIN_CONNECTIONS: usize = 64;
 const CHILDREN: Duration = Duration::from_millis(1_500);
 
 /// What the configuration does not say.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Data cores; as many as the machine, or its container, has if not given.
     pub cores: Option<NonZeroUsize>,
     /// How cores come by connections; what suits the system if not given.
     pub shares: Option<Shares>,
+    /// The program whose command `guard` ends children should this process die: Waypost itself.
+    /// Without it they may outlive a crash.
+    pub guard: Option<PathBuf>,
+}
+
+impl Options {
+    /// What the program itself uses.
+    pub(crate) fn of_program() -> Self {
+        Self {
+            guard: std::env::current_exe().ok(),
+            ..Self::default()
+        }
+    }
 }
 
 /// A running Waypost. Dropping it ends everything at once; [`Daemon::stop`] drains.
@@ -69,12 +83,20 @@ impl Daemon {
     ///
     /// # Errors
     /// [`Fatal`] when an address cannot be bound or the state cannot be used.
-    pub async fn start(config: Config, options: Options) -> Result<Self, Fatal> {
+    pub fn start(
+        config: Config,
+        options: Options,
+    ) -> impl Future<Output = Result<Self, Fatal>> + Send {
+        // A configuration is large; the future need not be.
+        Self::run(Arc::new(config), options)
+    }
+
+    async fn run(config: Arc<Config>, options: Options) -> Result<Self, Fatal> {
         let (stop, hurry) = (CancellationToken::new(), CancellationToken::new());
         let (started, start) = oneshot::channel();
         let (end, ended) = oneshot::channel();
         let control = Control {
-            config: Arc::new(config),
+            config,
             options,
             stop: stop.clone(),
             hurry: hurry.clone(),
@@ -152,7 +174,7 @@ impl Control {
             }
         };
         let clean = runtime.block_on(async {
-            match Running::start(&self.config, self.options).await {
+            match Running::start(&self.config, &self.options).await {
                 Ok(running) => {
                     let hub = Arc::clone(&running.assembled.hub);
                     drop(started.send(Ok((running.addresses, hub))));
@@ -184,7 +206,7 @@ struct Running {
 }
 
 impl Running {
-    async fn start(config: &Arc<Config>, options: Options) -> Result<Self, Fatal> {
+    async fn start(config: &Arc<Config>, options: &Options) -> Result<Self, Fatal> {
         let shares = options.shares.unwrap_or(Shares::natural());
         let count = options
             .cores
@@ -197,7 +219,7 @@ impl Running {
         let addresses = (address(&mcp)?, address(&admin)?);
 
         let metrics = admin::metrics::start();
-        let assembled = assemble(config, count).await?;
+        let assembled = assemble(config, count, options.guard.as_deref()).await?;
         let hub = &assembled.hub;
         hub.start().await;
         let draining = CancellationToken::new();
@@ -254,12 +276,16 @@ impl Running {
         } = self;
         let last = Instant::now() + grace + CHILDREN;
         draining.cancel();
+        // Whatever becomes of the waits below, nothing new is accepted.
+        connections.stop_signal().cancel();
         // Streams without end get their graceful one; then only real work is left.
         assembled.hub.begin_drain();
         let drained = hurry.run_until_cancelled(connections.drain(grace)).await;
         // The children are asked to leave only now: calls were still using them.
+        let background = assembled.background;
+        background.stop_signal().cancel();
         let left = last.saturating_duration_since(Instant::now());
-        let children = assembled.background.drain(left);
+        let children = background.drain(left);
         let children = hurry.run_until_cancelled(children).await;
         assembled.database.close().await;
         admin.drain(Duration::ZERO).await;

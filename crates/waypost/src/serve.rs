@@ -38,11 +38,16 @@ fn warn(problems: &[Problem]) {
 async fn until_signalled(config: Config) -> Result<(), Fatal> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
     let daemon = tokio::select! {
-        daemon = Daemon::start(config, Options::default()) => daemon?,
+        daemon = Daemon::start(config, Options::of_program()) => daemon?,
         _ = signals.next() => return Ok(()),
     };
     let signal = signals.next().await;
     tracing::info!(signal, "draining; a second signal ends it at once");
+    drain(daemon, &mut signals).await;
+    Ok(())
+}
+
+async fn drain(daemon: Daemon, signals: &mut Signals) {
     // Dropping the drain half-way ends everything.
     let clean = tokio::select! {
         clean = daemon.stop() => clean,
@@ -51,5 +56,4 @@ async fn until_signalled(config: Config) -> Result<(), Fatal> {
     if !clean {
         tracing::warn!("ended before everything in flight was over");
     }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! One client connection after the other.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,8 +75,8 @@ impl Connections {
     pub(crate) fn serve(&self, stream: TcpStream) {
         let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
             metrics::counter!("waypost_connections_refused_total").increment(1);
-            // Best effort: a fresh socket takes so few bytes at once.
-            drop(stream.try_write(BUSY));
+            // Best effort: a fresh socket takes so few bytes at once, without waiting.
+            drop(stream.into_std().and_then(|mut stream| stream.write(BUSY)));
             return;
         };
         // Small frames must not wait for each other. Fails only for a connection already gone.
