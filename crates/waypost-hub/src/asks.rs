@@ -22,8 +22,11 @@ pub fn undeclared(input_requests: &Object, declared: &ClientCapabilities) -> Opt
         };
         if !declared.has(needed) {
             missing.insert(needed.to_owned(), json!({}));
-        } else if needed == "elicitation" && is_url(&request) && !takes_url(declared) {
-            missing.insert(needed.to_owned(), json!({ "url": {} }));
+        } else if needed == "elicitation" {
+            let mode = if is_url(&request) { "url" } else { "form" };
+            if !elicits(declared, mode) {
+                missing.insert(needed.to_owned(), json!({ mode: {} }));
+            }
         }
     }
     (!missing.is_empty()).then_some(Value::Object(missing))
@@ -49,12 +52,15 @@ fn is_url(request: &Object) -> bool {
     params.is_some_and(|params| params.get("mode").map(Raw::text) == Some("\"url\""))
 }
 
-fn takes_url(declared: &ClientCapabilities) -> bool {
+/// Whether a way of eliciting is declared. Naming none means forms.
+fn elicits(declared: &ClientCapabilities, mode: &str) -> bool {
     let elicitation = declared
         .object()
         .get("elicitation")
         .and_then(|raw| raw.as_object().ok());
-    elicitation.is_some_and(|e| e.get("url").is_some_and(Raw::is_object))
+    let elicitation = elicitation.unwrap_or_default();
+    let named = |mode: &str| elicitation.get(mode).is_some_and(Raw::is_object);
+    named(mode) || (mode == "form" && !named("url"))
 }
 
 #[cfg(test)]
@@ -83,8 +89,22 @@ mod tests {
             Some(&json!({"elicitation": {"url": {}}})),
         );
         check(&json!({"elicitation": {"url": {}}}), &url, None);
+        check(
+            &json!({"elicitation": {"url": {}}}),
+            &form,
+            Some(&json!({"elicitation": {"form": {}}})),
+        );
+        check(
+            &json!({"elicitation": {"url": {}, "form": {}}}),
+            &form,
+            None,
+        );
         let roots =
             json!({"r": {"method": "roots/list"}, "s": {"method": "sampling/createMessage"}});
-        check(&json!({"roots": {}}), &roots, Some(&json!({"sampling": {}})));
+        check(
+            &json!({"roots": {}}),
+            &roots,
+            Some(&json!({"sampling": {}})),
+        );
     }
 }

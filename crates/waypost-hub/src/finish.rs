@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
-use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::ensure_complete;
 
@@ -57,9 +56,7 @@ pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: Caller) -> Reply 
 }
 
 fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
-    if let End::InputRequired(result) = &end
-        && let Some(missing) = asks_too_much(result, caller)
-    {
+    if let Some(missing) = asks_too_much(&end, caller) {
         tracing::warn!(upstream = &*member.name, request_id = &*caller.request_id, %missing,
             "asks for what the caller did not declare");
         return End::Error(asks::refusal(&member.name, &missing));
@@ -79,7 +76,14 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
     end
 }
 
-fn asks_too_much(result: &Object, caller: &Caller) -> Option<serde_json::Value> {
+/// What a question, or a task that waits for one, wants of a caller that did not declare it.
+fn asks_too_much(end: &End, caller: &Caller) -> Option<serde_json::Value> {
+    let result = match end {
+        End::InputRequired(result) => result,
+        // The answer to `tasks/get`; it alone is complete and has questions all the same.
+        End::Complete(result) if result.contains("taskId") => result,
+        End::Complete(_) | End::Task(_) | End::Error(_) => return None,
+    };
     let requests = result
         .get("inputRequests")
         .filter(|raw| Raw::is_object(raw))?;

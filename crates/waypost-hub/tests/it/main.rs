@@ -9,5 +9,7 @@
 )]
 
 mod fake;
+mod listening;
 mod routing;
+mod supervising;
 mod tasks;
