@@ -92,21 +92,22 @@ impl Supervisor {
         let discovery = timeout(budget, member.upstream.discover())
             .await
             .map_err(late)??;
-        let era = match discovery {
+        let (era, state, error) = match discovery {
             Discovery::Modern(facts) => {
                 self.learn_modern(facts, &Kind::ALL).await;
-                member.status.set(State::Up, None);
-                Era::Modern
+                (Era::Modern, State::Up, None)
             }
             Discovery::Legacy => {
                 let text = "speaks only protocol versions before 2026-07-28";
                 self.learn(Era::Legacy, Facts::default(), Catalogue::default(), None);
-                member.status.set(State::Legacy, Some(text));
-                Era::Legacy
+                (Era::Legacy, State::Legacy, Some(text))
             }
         };
-        tracing::info!(upstream = &*member.name, era = era.as_str(), "connected");
+        // Whoever waits for the state finds the names there.
         self.hub.rebuild();
+        member.status.set(state, error);
+        self.hub.progressed();
+        tracing::info!(upstream = &*member.name, era = era.as_str(), "connected");
         self.hub.save(&member).await;
         Ok(era)
     }
