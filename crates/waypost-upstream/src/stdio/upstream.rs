@@ -123,11 +123,12 @@ impl StdioUpstream {
                 child.close();
                 return Err(fail(Fault::Silent(patience)));
             }
-            Err(_) => Discovery::Legacy,
+            // It stays: it may only be slow to start, and then answers the next time.
+            Err(_) => return Ok(Discovery::Legacy),
         };
         match &discovery {
             Discovery::Modern(_) => child.modern.store(true, Ordering::Relaxed),
-            // Nothing here can talk to it.
+            // It has answered, and nothing here can talk to it.
             Discovery::Legacy => child.close(),
         }
         Ok(discovery)

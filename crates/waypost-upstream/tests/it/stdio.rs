@@ -16,13 +16,13 @@ pub const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/child.py
 
 /// The well-behaved child, started.
 pub async fn server() -> Arc<dyn Upstream> {
-    server_with("", usize::MAX >> 1).await
+    server_with(usize::MAX >> 1).await
 }
 
-pub async fn server_with(more: &str, limit: usize) -> Arc<dyn Upstream> {
+async fn server_with(limit: usize) -> Arc<dyn Upstream> {
     let mut parts = parts();
     parts.response_limit = limit;
-    let settings = format!("command: python3, args: ['{SERVER}'], {more}");
+    let settings = format!("command: python3, args: ['{SERVER}']");
     let upstream = upstream_with(&settings, &parts);
     let discovery = in_time(upstream.discover()).await.unwrap();
     assert!(matches!(discovery, Discovery::Modern(_)), "{discovery:?}");
@@ -86,7 +86,7 @@ async fn r54_multi_byte_text_survives_every_cut() {
 
 #[tokio::test]
 async fn r55_big_answers_pass_and_too_big_ones_fail_their_call_alone() {
-    let upstream = server_with("", 2 << 20).await;
+    let upstream = server_with(2 << 20).await;
     let big = |name, length: usize| tool_with(name, &format!(r#"{{"length":{length}}}"#));
     let got = complete(&*upstream, big("big", 1 << 20)).await;
     assert_eq!(got.string("text").unwrap().len(), 1 << 20);
