@@ -16,8 +16,16 @@ const args = (properties, required = Object.keys(properties)) =>
   fromJsonSchema({ type: "object", properties, required });
 const string = { type: "string" };
 
-/** Announces list changes; over HTTP every request has its own server object, so the entry does it. */
-let toolsChanged = (server) => server.sendToolListChanged();
+/** How many tools have been added while it ran; who hears of a change will find one. */
+let added = 0;
+const addTool = (server, number) =>
+  server.registerTool(
+    `added_${number}`,
+    { description: "Was not there before.", inputSchema: args({}) },
+    async () => text("new"),
+  );
+/** Adding one announces it; over HTTP each request has its own server, so there the entry does it. */
+let toolAdded = (server) => addTool(server, added);
 
 function tools(server) {
   server.registerTool(
@@ -51,12 +59,14 @@ function tools(server) {
   );
   server.registerTool(
     "test_trigger_tool_change",
-    { description: "Announces that the tools have changed.", inputSchema: args({}) },
+    { description: "Adds a tool and announces that.", inputSchema: args({}) },
     async () => {
-      toolsChanged(server);
+      added += 1;
+      toolAdded(server);
       return text("announced");
     },
   );
+  for (let number = 1; number <= added; number += 1) addTool(server, number);
 }
 
 function promptsAndResources(server) {
@@ -98,7 +108,7 @@ if (process.argv.includes("--stdio")) {
   serveStdio(create);
 } else {
   const handler = createMcpHandler(create);
-  toolsChanged = () => handler.notify.toolsChanged();
+  toolAdded = () => handler.notify.toolsChanged();
   const origin = await listen(fromFetch(handler.fetch));
   say("listening", { url: `${origin}/mcp` });
   endWithStdin();

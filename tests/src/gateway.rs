@@ -22,8 +22,9 @@ pub struct Gateway {
     /// Of admin, without a path.
     pub admin: String,
     /// Drop before the folder it works in.
-    _daemon: Daemon,
-    _state: TempDir,
+    daemon: Daemon,
+    state: TempDir,
+    text: String,
 }
 
 impl Gateway {
@@ -32,6 +33,14 @@ impl Gateway {
     /// # Errors
     /// When the configuration is refused, or an upstream marked `required` does not answer in time.
     pub async fn start(upstreams: &str) -> anyhow::Result<Self> {
+        Self::with(upstreams, "").await
+    }
+
+    /// As [`Gateway::start`], with `more` keys of the configuration.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn with(upstreams: &str, more: &str) -> anyhow::Result<Self> {
         let state = tempfile::tempdir()?;
         let database = state.path().join("waypost.db");
         let indented: String = upstreams
@@ -39,9 +48,33 @@ impl Gateway {
             .map(|line| format!("  {line}\n"))
             .collect();
         let text = format!(
-            "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nstate: {{ path: {} }}\nupstreams:\n{indented}",
+            "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nstate: {{ path: {} }}\n{more}\nupstreams:\n{indented}",
             database.display()
         );
+        Self::run(text, state).await
+    }
+
+    /// Stops, and starts again on what was remembered; on other ports.
+    ///
+    /// # Errors
+    /// As [`Gateway::start`].
+    pub async fn restart(self) -> anyhow::Result<Self> {
+        let Self {
+            daemon,
+            state,
+            text,
+            ..
+        } = self;
+        anyhow::ensure!(daemon.stop().await, "it had to be cut off");
+        Self::run(text, state).await
+    }
+
+    /// Stops; `false` when something had to be cut off.
+    pub async fn stop(self) -> bool {
+        self.daemon.stop().await
+    }
+
+    async fn run(text: String, state: TempDir) -> anyhow::Result<Self> {
         let loaded = waypost_config::parse_str(&text);
         let loaded = loaded.map_err(|problems| anyhow::anyhow!("{problems:#?}\n{text}"))?;
         let daemon = Box::pin(Daemon::start(loaded.config, Options::default())).await;
@@ -49,8 +82,9 @@ impl Gateway {
         let gateway = Self {
             url: daemon.url(),
             admin: format!("http://{}", daemon.admin),
-            _daemon: daemon,
-            _state: state,
+            daemon,
+            state,
+            text,
         };
         gateway.ready().await?;
         Ok(gateway)
