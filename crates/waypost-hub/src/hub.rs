@@ -237,6 +237,11 @@ impl Hub {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let before = self.catalog();
+        let known: Vec<_> = self
+            .members
+            .iter()
+            .filter(|m| m.learned().is_some())
+            .collect();
         let (after, warnings) = build(&self.members, &self.naming, &before);
         for warning in &warnings {
             if !logged.contains(warning) {
@@ -246,6 +251,7 @@ impl Hub {
         *logged = warnings.into_iter().collect();
         let after = Arc::new(after);
         self.catalog.store(Arc::clone(&after));
+        known.into_iter().for_each(|member| member.set_listed());
         drop(logged);
         self.announce(&before, &after);
         self.progressed();
@@ -309,7 +315,7 @@ impl Hub {
     }
 }
 
-/// Still connecting, and nothing known from before.
+/// Still connecting, and nothing of it is in the catalogue yet.
 pub(crate) fn is_unknown(member: &Member) -> bool {
-    member.status.state() == State::Starting && member.learned().is_none()
+    member.status.state() == State::Starting && !member.is_listed()
 }

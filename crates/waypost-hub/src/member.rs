@@ -29,6 +29,7 @@ pub struct Member {
     learned: ArcSwapOption<Learned>,
     /// Whether a subscription to its list changes stands.
     followed: AtomicBool,
+    listed: AtomicBool,
     permits: Arc<Semaphore>,
     allow: Vec<GlobMatcher>,
     deny: Vec<GlobMatcher>,
@@ -52,6 +53,7 @@ impl Member {
             wake: Notify::new(),
             learned: ArcSwapOption::empty(),
             followed: AtomicBool::new(false),
+            listed: AtomicBool::new(false),
             permits: Arc::new(Semaphore::new(settings.max_in_flight)),
             allow: matchers(&rules.allow),
             deny: matchers(&rules.deny),
@@ -129,6 +131,15 @@ impl Member {
 
     pub(crate) fn set_followed(&self, followed: bool) {
         self.followed.store(followed, Ordering::Relaxed);
+    }
+
+    /// Whether the catalogue that clients see was made with what is known of it.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_listed(&self) {
+        self.listed.store(true, Ordering::Release);
     }
 
     /// Room for the calls in flight.
