@@ -44,4 +44,4 @@ pub use load::{Loaded, load, parse_str};
 pub use problem::{Problem, Severity};
 pub use schema::json_schema;
 pub use secret::{Secret, Url};
-pub use sources::Sources;
+pub use sources::{Sources, environment};

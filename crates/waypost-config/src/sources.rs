@@ -1,6 +1,7 @@
 //! Where a configuration comes from: a file and those it includes, the environment, flags.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::node::{Entry, Kind, Node, Place, Scalar, Style};
@@ -11,6 +12,13 @@ const PREFIX: &str = "WAYPOST_";
 const RESERVED: &[&str] = &["WAYPOST_CONFIG"];
 /// Where the file is looked for when none is named.
 const PLACES: [&str; 2] = ["waypost.yaml", ".config/waypost/waypost.yaml"];
+
+/// The process's environment as it is, values that are not UTF-8 included: children get what they
+/// may have of it. Nothing else reads it.
+#[must_use]
+pub fn environment() -> BTreeMap<OsString, OsString> {
+    std::env::vars_os().collect()
+}
 
 /// Everything a configuration is made from. Later ones win: the file, the files it includes, the
 /// environment, the flags.
@@ -32,8 +40,9 @@ impl Sources {
     /// `~/.config/waypost/waypost.yaml`, whichever is there.
     #[must_use]
     pub fn from_process(file: Option<PathBuf>) -> Self {
-        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        let env: BTreeMap<_, _> = std::env::vars_os()
+        let text = |text: OsString| text.to_string_lossy().into_owned();
+        let env: BTreeMap<_, _> = environment()
+            .into_iter()
             .map(|(k, v)| (text(k), text(v)))
             .collect();
         let file = file.or_else(|| {

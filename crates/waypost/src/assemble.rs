@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use waypost_config::{Config, Reach, Upstream as Settings};
+use waypost_config::{Config, Reach, Upstream as Settings, environment};
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
@@ -69,7 +69,7 @@ pub(crate) fn upstreams(
         tasks: background.clone(),
         cores,
         response_limit: config.limits.response_body,
-        env: Arc::new(std::env::vars_os().collect()),
+        env: Arc::new(environment()),
         tls: waypost_upstream::parts::Tls::default(),
         guard,
     }

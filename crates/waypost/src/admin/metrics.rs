@@ -70,18 +70,80 @@ fn describe() {
         "waypost_build_info",
         "Always 1; the label says which version runs."
     );
-    describe_gauge!("waypost_upstream_up", "1 while the upstream can be called.");
-    describe_gauge!("waypost_upstream_tools", "Tools that the upstream lists.");
-    describe_counter!(
-        "waypost_connections_refused_total",
-        "Client connections over `limits.connections`."
-    );
-    describe_counter!(
-        "waypost_upstream_calls_total",
-        "Calls that left for an upstream, by outcome."
-    );
-    describe_histogram!(
-        "waypost_upstream_call_seconds",
-        "How long upstreams took to answer."
-    );
+    for (name, what) in GAUGES {
+        describe_gauge!(*name, *what);
+    }
+    for (name, what) in COUNTERS {
+        describe_counter!(*name, *what);
+    }
+    for (name, what) in HISTOGRAMS {
+        describe_histogram!(*name, *what);
+    }
 }
+
+const GAUGES: &[(&str, &str)] = &[
+    ("waypost_upstream_up", "1 while the upstream can be called."),
+    ("waypost_upstream_tools", "Tools that the upstream lists."),
+    ("waypost_open_streams", "Event streams open to clients."),
+];
+
+const COUNTERS: &[(&str, &str)] = &[
+    ("waypost_requests_total", "Requests of clients, by outcome."),
+    (
+        "waypost_refused_total",
+        "Requests refused before they were read, by reason.",
+    ),
+    (
+        "waypost_connections_refused_total",
+        "Client connections over `limits.connections`.",
+    ),
+    (
+        "waypost_upstream_calls_total",
+        "Calls that left for an upstream, by outcome.",
+    ),
+    (
+        "waypost_upstream_ignored_messages_total",
+        "Messages of upstreams that fit nowhere, by reason.",
+    ),
+    (
+        "waypost_upstream_stray_lines_total",
+        "Lines of children that are no messages.",
+    ),
+    ("waypost_upstream_child_exits_total", "Children that ended."),
+    ("waypost_tasks_passed_total", "Tasks handed to clients."),
+    (
+        "waypost_tasks_collapsed_total",
+        "Tasks that Waypost follows itself.",
+    ),
+    (
+        "waypost_task_waits_total",
+        "Tasks followed to an end, by outcome.",
+    ),
+    (
+        "waypost_task_poll_failures_total",
+        "Looks at a task that got no answer.",
+    ),
+    (
+        "waypost_tasks_cancelled_total",
+        "Tasks cancelled at the upstream, by reason.",
+    ),
+    (
+        "waypost_task_handles_refused_total",
+        "Task ids that were no handle of the caller.",
+    ),
+    (
+        "waypost_task_requests_without_name_total",
+        "Task requests without `Mcp-Name`.",
+    ),
+];
+
+const HISTOGRAMS: &[(&str, &str)] = &[
+    (
+        "waypost_request_seconds",
+        "How long requests of clients took.",
+    ),
+    (
+        "waypost_upstream_call_seconds",
+        "How long upstreams took to answer.",
+    ),
+];

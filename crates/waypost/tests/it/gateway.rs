@@ -172,3 +172,20 @@ async fn two_daemons_in_one_process_do_not_mix() {
     }
     demo.stop().await;
 }
+
+#[tokio::test]
+async fn every_answer_carries_the_id_that_finds_its_log_lines() {
+    let waypost = Waypost::start("{}").await;
+    let client = waypost.client();
+    let id = |reply: &waypost_testkit::client::Reply| {
+        let id = reply.headers.get("x-request-id").unwrap();
+        id.to_str().unwrap().to_owned()
+    };
+    let one = client.call("tools/list", json!({})).await.unwrap();
+    let two = client.call("nothing/of/the/kind", json!({})).await.unwrap();
+    assert_ne!(id(&one), id(&two));
+    let post = client
+        .post("tools/list", json!({}))
+        .header("x-request-id", "from-the-proxy");
+    assert_eq!(id(&client.ask(post).await.unwrap()), "from-the-proxy");
+}

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use waypost_testkit::client::Client;
 use waypost_testkit::demo::{demo_tasks, tasks};
+use waypost_testkit::misbehave::http_errors::{Refusal, http_errors};
 use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
 use waypost_testkit::run::ANY_PORT;
 
@@ -84,6 +85,13 @@ impl Served {
                 return line;
             }
         }
+    }
+
+    /// Everything it has still to say.
+    fn rest(mut self) -> String {
+        let mut rest = String::new();
+        self.log.read_to_string(&mut rest).unwrap();
+        rest
     }
 
     fn code(mut self) -> Option<i32> {
@@ -330,4 +338,72 @@ async fn r42_a_second_signal_ends_it_at_once() {
     );
     assert!(call.await.unwrap().is_err());
     silent.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn r36_secrets_are_in_no_log_line_whatever_goes_wrong() {
+    let refusing = http_errors(Refusal::Unauthorized).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let header = json!({ "Authorization": "Bearer canary-header" });
+    let child = json!({ "SECRET_TOKEN": "canary-variable" });
+    let yaml = json!({
+        "upstreams": {
+            "refused": { "url": "http://127.0.0.1:1/mcp?api_key=canary-query", "headers": header },
+            "unauthorized": { "url": format!("{}?api_key=canary-query", refusing.url), "headers": header },
+            "child": { "command": "sh", "args": ["-c", "exit 3"], "env": child },
+        },
+        "state": { "path": folder.path().join("waypost.db"), "keys": ["canary-key-0123456789abcdef0123456789abcdef"] },
+        "auth": { "keys": [{ "name": "ci", "hash": waypost_config::KeyHash::of("canary-bearer").to_string() }] },
+        "log": { "level": "trace" },
+    });
+    let path = file(&folder, &yaml.to_string());
+    let served = tokio::task::spawn_blocking(move || Served::start(&path))
+        .await
+        .unwrap();
+    let client = Client::new(&served.url);
+    for key in ["canary-bearer", "canary-wrong"] {
+        let post = client.post("tools/list", json!({}));
+        let post = post.header("authorization", &format!("Bearer {key}"));
+        client.ask(post).await.unwrap();
+    }
+    assert!(
+        refusing
+            .seen()
+            .wait_for(|seen| seen.count("server/discover") >= 1)
+            .await
+    );
+    served.signal("TERM");
+    let log = tokio::task::spawn_blocking(move || served.rest())
+        .await
+        .unwrap();
+    assert!(log.contains("unauthorized"), "{log}");
+    if let Some(at) = log.find("canary") {
+        let line = log[..at].rfind('\n').unwrap_or(0);
+        panic!("a secret in the log: {}", &log[line..at + 20]);
+    }
+    refusing.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_killed_waypost_takes_its_children_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let (up, gone) = (folder.path().join("up"), folder.path().join("gone"));
+    // Lives on when its input ends, so only a signal can have ended it. Nobody reads what the
+    // shell says of the `sleep` that the signal ended too.
+    let script = format!(
+        "exec 2>/dev/null; trap 'echo gone > {}; exit' TERM; echo up > {}; while :; do sleep 1; done",
+        gone.display(),
+        up.display()
+    );
+    let yaml = json!({
+        "upstreams": { "child": { "command": "sh", "args": ["-c", script] } },
+        "state": { "path": folder.path().join("waypost.db") },
+    });
+    let path = file(&folder, &yaml.to_string());
+    let served = tokio::task::spawn_blocking(move || Served::start(&path))
+        .await
+        .unwrap();
+    crate::support::until("the child", async || up.exists()).await;
+    served.signal("KILL");
+    crate::support::until("the end of the child", async || gone.exists()).await;
 }
