@@ -12,7 +12,7 @@ use waypost_hub::call::CallHeaders;
 use waypost_wire::depth;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Request};
-use waypost_wire::meta::RequestMeta;
+use waypost_wire::meta::{META, PROTOCOL_VERSION, RequestMeta};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::version;
@@ -160,17 +160,20 @@ fn check(
     strict: bool,
 ) -> Result<(RequestMeta, CallHeaders), Refusal> {
     let said = headers::peek_version(&head.headers);
-    if let Era::Legacy { requested } = era::of(method, params, said.as_deref()) {
+    // Read once; what is wrong with it counts only after the version does.
+    let meta = RequestMeta::object(params.remove(META));
+    let readable = meta.as_ref().ok();
+    if let Era::Legacy { requested } = era::of(method, params, readable, said.as_deref()) {
         return Err(Refusal::Legacy { requested });
     }
     // The rest of `_meta` is only judged in a version whose rules are known.
-    if let Some(requested) = RequestMeta::peek_version(params) {
+    if let Some(requested) = readable.and_then(|meta| meta.string(PROTOCOL_VERSION)) {
         headers::check_version(&head.headers, &requested)?;
         if !version::is_modern(&requested) {
             return Err(Refusal::Version { requested });
         }
     }
-    let meta = RequestMeta::take(params).map_err(Refusal::Meta)?;
+    let meta = meta.and_then(RequestMeta::read).map_err(Refusal::Meta)?;
     let headers = headers::check(&head.headers, method, params, strict)?;
     if REMOVED.contains(&method) {
         let method = method.to_owned();

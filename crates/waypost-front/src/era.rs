@@ -1,6 +1,6 @@
 //! Which era a request speaks (specification: versioning, and what clients really send).
 
-use waypost_wire::meta::{META, PROTOCOL_VERSION};
+use waypost_wire::meta::PROTOCOL_VERSION;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::version;
@@ -17,11 +17,15 @@ pub(crate) enum Era {
 /// What a request without any version is taken for (specification 2025-06-18, transports).
 const UNSAID: &str = "2025-03-26";
 
-/// Decides. `header` is the version header; one that cannot be read still is one.
+/// Decides. `meta` is what could be read of `_meta`, `header` is the version header; one that cannot be read still is one.
 ///
 /// `Mcp-Method` and `Mcp-Name` never decide: proxies put them on legacy requests too.
-pub(crate) fn of(name: &str, params: &Object, header: Option<&str>) -> Era {
-    let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+pub(crate) fn of(
+    name: &str,
+    params: &Object,
+    meta: Option<&Object>,
+    header: Option<&str>,
+) -> Era {
     if meta.is_some_and(|meta| meta.contains(PROTOCOL_VERSION)) {
         return Era::Modern;
     }
@@ -43,6 +47,7 @@ pub(crate) fn of(name: &str, params: &Object, header: Option<&str>) -> Era {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use waypost_wire::meta::META;
 
     use super::*;
 
@@ -52,7 +57,8 @@ mod tests {
         let expected = legacy.map_or(Era::Modern, |requested| Era::Legacy {
             requested: requested.to_owned(),
         });
-        assert_eq!(of(method, &params, header), expected);
+        let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+        assert_eq!(of(method, &params, meta.as_ref(), header), expected);
     }
 
     #[test]

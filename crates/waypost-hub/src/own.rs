@@ -17,13 +17,18 @@ pub fn info() -> Raw {
 /// `_meta` of a call that Waypost makes for itself; it declares nothing.
 pub fn meta() -> RequestMeta {
     RequestMeta {
-        protocol_version: version::MODERN.to_owned(),
+        protocol_version: version::MODERN.into(),
         client_info: Some(info()),
         capabilities: ClientCapabilities::default(),
         log_level: None,
         progress_token: None,
         rest: Object::new(),
     }
+}
+
+/// Upstreams see who calls; a caller that says nothing of itself goes by our name.
+pub(crate) fn introduce(meta: &mut RequestMeta) {
+    meta.client_info.get_or_insert_with(|| INFO.clone());
 }
 
 /// [`info`], made once: it goes into every result.

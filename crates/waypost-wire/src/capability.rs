@@ -1,30 +1,44 @@
 //! What a client said it can do, per request.
 
+use std::sync::Arc;
+
 use crate::object::Object;
 use crate::raw::Raw;
 
 /// The Tasks extension (SEP-2663).
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
-/// `_meta["io.modelcontextprotocol/clientCapabilities"]` of one request.
+/// `_meta["io.modelcontextprotocol/clientCapabilities"]` of one request. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClientCapabilities(Object);
+pub struct ClientCapabilities(Arc<Declared>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Declared {
+    object: Object,
+    /// The `extensions` member, read once; empty when there is none.
+    extensions: Object,
+}
 
 impl ClientCapabilities {
     /// Takes the object that the client sent.
     pub fn new(object: Object) -> Self {
-        Self(object)
+        let extensions = object
+            .get("extensions")
+            .and_then(|raw| raw.as_object().ok());
+        Self(Arc::new(Declared {
+            extensions: extensions.unwrap_or_default(),
+            object,
+        }))
     }
 
     /// Whether a member such as `elicitation`, `sampling` or `roots` is declared.
     pub fn has(&self, member: &str) -> bool {
-        self.0.get(member).is_some_and(Raw::is_object)
+        self.0.object.get(member).is_some_and(Raw::is_object)
     }
 
     /// Whether an extension is declared. Any object counts as the declaration.
     pub fn has_extension(&self, name: &str) -> bool {
-        self.extensions()
-            .is_some_and(|e| e.get(name).is_some_and(Raw::is_object))
+        self.0.extensions.get(name).is_some_and(Raw::is_object)
     }
 
     /// Whether the Tasks extension is declared.
@@ -33,8 +47,8 @@ impl ClientCapabilities {
     }
 
     /// The `extensions` map.
-    pub fn extensions(&self) -> Option<Object> {
-        self.0.get("extensions")?.as_object().ok()
+    pub fn extensions(&self) -> &Object {
+        &self.0.extensions
     }
 
     /// The same with the Tasks extension declared.
@@ -43,36 +57,37 @@ impl ClientCapabilities {
         if self.has_tasks() {
             return self.clone();
         }
-        let mut extensions = self.extensions().unwrap_or_default();
+        let mut extensions = self.0.extensions.clone();
         extensions.set(TASKS, Raw::empty_object());
-        self.with_extensions(&extensions)
+        self.with_extensions(extensions)
     }
 
     /// The same without the Tasks extension.
     #[must_use]
     pub fn without_tasks(&self) -> Self {
-        let Some(mut extensions) = self.extensions() else {
-            return self.clone();
-        };
-        if extensions.remove(TASKS).is_none() {
+        if !self.0.extensions.contains(TASKS) {
             return self.clone();
         }
-        self.with_extensions(&extensions)
+        let mut extensions = self.0.extensions.clone();
+        extensions.remove(TASKS);
+        self.with_extensions(extensions)
     }
 
-    fn with_extensions(&self, extensions: &Object) -> Self {
-        let mut object = self.0.clone();
+    /// The same with other extensions.
+    #[must_use]
+    pub fn with_extensions(&self, extensions: Object) -> Self {
+        let mut object = self.0.object.clone();
         if extensions.is_empty() {
             object.remove("extensions");
         } else {
-            object.set("extensions", extensions.into());
+            object.set("extensions", Raw::from(&extensions));
         }
-        Self(object)
+        Self(Arc::new(Declared { object, extensions }))
     }
 
     /// The members as received.
     pub fn object(&self) -> &Object {
-        &self.0
+        &self.0.object
     }
 
     /// The capability that a server-to-client request needs: `elicitation`, `sampling` or `roots`.

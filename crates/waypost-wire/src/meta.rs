@@ -1,9 +1,12 @@
 //! The `_meta` of a modern request (specification: basic, `_meta`).
 
+use std::borrow::Cow;
+
 use crate::capability::ClientCapabilities;
 use crate::error::Malformed;
 use crate::object::Object;
 use crate::raw::Raw;
+use crate::version;
 
 pub const META: &str = "_meta";
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
@@ -22,7 +25,7 @@ pub const ORIGINAL_NAME: &str = "dev.waypost/name";
 /// of `rest`; everything else there passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMeta {
-    pub protocol_version: String,
+    pub protocol_version: Cow<'static, str>,
     pub client_info: Option<Raw>,
     pub capabilities: ClientCapabilities,
     pub log_level: Option<Raw>,
@@ -37,16 +40,29 @@ impl RequestMeta {
     /// [`Malformed`] when it or a required member is missing or of the wrong kind; the caller
     /// answers it as `-32602`.
     pub fn take(params: &mut Object) -> Result<Self, Malformed> {
-        let raw = params
-            .remove(META)
-            .ok_or(Malformed::Missing { member: META })?;
+        Self::read(Self::object(params.remove(META))?)
+    }
+
+    /// The members of `_meta`, which must be there and an object.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it is not.
+    pub fn object(meta: Option<Raw>) -> Result<Object, Malformed> {
+        let raw = meta.ok_or(Malformed::Missing { member: META })?;
         if !raw.is_object() {
             return Err(Malformed::Wrong {
                 member: META,
                 expected: "an object",
             });
         }
-        let mut rest = raw.as_object()?;
+        raw.as_object()
+    }
+
+    /// Reads the members of `_meta`.
+    ///
+    /// # Errors
+    /// As [`RequestMeta::take`].
+    pub fn read(mut rest: Object) -> Result<Self, Malformed> {
         let version = rest.remove(PROTOCOL_VERSION);
         let version = version.ok_or(Malformed::Missing {
             member: PROTOCOL_VERSION,
@@ -55,7 +71,7 @@ impl RequestMeta {
             member: PROTOCOL_VERSION,
             expected: "a string",
         };
-        let protocol_version = version.as_string().ok_or(wrong)?;
+        let protocol_version = version::interned(&version.as_string().ok_or(wrong)?);
         let capabilities = rest.remove(CLIENT_CAPABILITIES);
         let capabilities = capabilities.ok_or(Malformed::Missing {
             member: CLIENT_CAPABILITIES,
@@ -87,11 +103,6 @@ impl RequestMeta {
             progress_token,
             rest,
         })
-    }
-
-    /// The version that `params._meta` names, without judging the rest: it decides the era.
-    pub fn peek_version(params: &Object) -> Option<String> {
-        params.get(META)?.as_object().ok()?.string(PROTOCOL_VERSION)
     }
 
     /// Writes `_meta` for the next hop.

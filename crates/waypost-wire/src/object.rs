@@ -19,7 +19,10 @@ const FEW: usize = 24;
 /// Keys are compared unescaped, and an object that repeats one is refused: two readers that
 /// pick different ones of a pair is how requests are smuggled past a gateway.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Object(Vec<(Box<str>, Raw)>);
+pub struct Object(Vec<(Key, Raw)>);
+
+/// Keys that every message has are not worth an allocation.
+type Key = Cow<'static, str>;
 
 impl Object {
     /// An object without members.
@@ -51,7 +54,7 @@ impl Object {
 
     /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Raw> {
-        self.0.iter().find(|(k, _)| &**k == key).map(|(_, v)| v)
+        self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v)
     }
 
     /// The unescaped text of `key`, when it is a string.
@@ -66,15 +69,15 @@ impl Object {
 
     /// Replaces the value of `key` in place, or adds it at the end.
     pub fn set(&mut self, key: &str, value: Raw) {
-        match self.0.iter_mut().find(|(k, _)| &**k == key) {
+        match self.0.iter_mut().find(|(k, _)| k == key) {
             Some((_, old)) => *old = value,
-            None => self.0.push((key.into(), value)),
+            None => self.0.push((interned(key), value)),
         }
     }
 
     /// Takes `key` out.
     pub fn remove(&mut self, key: &str) -> Option<Raw> {
-        let at = self.0.iter().position(|(k, _)| &**k == key)?;
+        let at = self.0.iter().position(|(k, _)| k == key)?;
         Some(self.0.remove(at).1)
     }
 
@@ -142,9 +145,13 @@ impl fmt::Debug for Object {
     }
 }
 
-impl<K: Into<Box<str>>> FromIterator<(K, Raw)> for Object {
+impl<K: AsRef<str>> FromIterator<(K, Raw)> for Object {
     fn from_iter<I: IntoIterator<Item = (K, Raw)>>(iter: I) -> Self {
-        Self(iter.into_iter().map(|(k, v)| (k.into(), v)).collect())
+        Self(
+            iter.into_iter()
+                .map(|(k, v)| (interned(k.as_ref()), v))
+                .collect(),
+        )
     }
 }
 
@@ -177,7 +184,7 @@ struct Entries<'a> {
 }
 
 impl<'de> Visitor<'de> for Entries<'de> {
-    type Value = Vec<(Box<str>, Raw)>;
+    type Value = Vec<(Key, Raw)>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
@@ -185,34 +192,60 @@ impl<'de> Visitor<'de> for Entries<'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut entries = Vec::with_capacity(8);
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(Text(key)) = map.next_key()? {
             let value: &RawValue = map.next_value()?;
-            entries.push((key.into(), Raw::slice_of(self.whole, value)));
+            entries.push((interned(&key), Raw::slice_of(self.whole, value)));
         }
         Ok(entries)
     }
 }
 
 /// A key that borrows when it holds no escapes.
-struct Key<'a>(Cow<'a, str>);
+struct Text<'a>(Cow<'a, str>);
 
-impl<'de> de::Deserialize<'de> for Key<'de> {
+impl<'de> de::Deserialize<'de> for Text<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl<'de> Visitor<'de> for Text {
-            type Value = Key<'de>;
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Text<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
             }
             fn visit_borrowed_str<E>(self, v: &'de str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Borrowed(v)))
+                Ok(Text(Cow::Borrowed(v)))
             }
             fn visit_str<E>(self, v: &str) -> Result<Self::Value, E> {
-                Ok(Key(Cow::Owned(v.to_owned())))
+                Ok(Text(Cow::Owned(v.to_owned())))
             }
         }
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(Reader)
     }
+}
+
+/// The key, without an allocation for the protocol's own.
+fn interned(key: &str) -> Key {
+    macro_rules! known {
+        ($($text:literal)*) => {
+            match key {
+                $($text => Cow::Borrowed($text),)*
+                _ => Cow::Owned(key.to_owned()),
+            }
+        };
+    }
+    known!(
+        "jsonrpc" "id" "method" "params" "result" "error" "code" "message" "data"
+        "_meta" "name" "arguments" "uri" "taskId" "resultType" "content" "structuredContent"
+        "isError" "ttlMs" "cacheScope" "inputRequests" "inputResponses" "requestState"
+        "progressToken" "traceparent" "tracestate" "extensions" "elicitation" "sampling" "roots"
+        "type" "text" "version" "status" "createdAt" "lastUpdatedAt" "pollIntervalMs"
+        "statusMessage" "progress" "total" "level" "logger" "description" "inputSchema" "title"
+        "annotations"
+        "io.modelcontextprotocol/protocolVersion" "io.modelcontextprotocol/clientInfo"
+        "io.modelcontextprotocol/clientCapabilities" "io.modelcontextprotocol/logLevel"
+        "io.modelcontextprotocol/subscriptionId" "io.modelcontextprotocol/serverInfo"
+        "io.modelcontextprotocol/tasks" "io.modelcontextprotocol/ui"
+        "dev.waypost/upstream" "dev.waypost/name"
+    )
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Protocol versions.
 
+use std::borrow::Cow;
+
 /// The stateless protocol, the one dialect spoken inside.
 pub const MODERN: &str = "2026-07-28";
 
@@ -17,4 +19,13 @@ pub fn is_modern(version: &str) -> bool {
 /// Whether `version` is a known one of the session era.
 pub fn is_legacy(version: &str) -> bool {
     LEGACY_VERSIONS.contains(&version)
+}
+
+/// The version, without an allocation for a known one.
+pub fn interned(version: &str) -> Cow<'static, str> {
+    let mut known = MODERN_VERSIONS.iter().chain(LEGACY_VERSIONS);
+    match known.find(|known| **known == version) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(version.to_owned()),
+    }
 }
