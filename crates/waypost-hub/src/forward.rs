@@ -36,7 +36,7 @@ static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 /// [`Kind::Timeout`], and [`Kind::Unavailable`] for an upstream that cannot be called now.
 pub async fn send(
     member: &Arc<Member>,
-    mut call: Call,
+    call: Call,
     target: Option<&str>,
 ) -> Result<Reply, CallError> {
     usable(member)?;
@@ -47,6 +47,25 @@ pub async fn send(
                 .detail("too many calls in flight")
                 .retryable()
         })?;
+    dispatch(member, call, target, Some(permit)).await
+}
+
+/// As [`send`], but without a permit: for the few short calls of Waypost's own about a task,
+/// which must get through above all where callers fill the upstream.
+///
+/// # Errors
+/// As [`send`]; never [`Kind::Throttled`] of Waypost's own.
+pub(crate) async fn send_own(member: &Arc<Member>, call: Call) -> Result<Reply, CallError> {
+    usable(member)?;
+    dispatch(member, call, None, None).await
+}
+
+async fn dispatch(
+    member: &Arc<Member>,
+    mut call: Call,
+    target: Option<&str>,
+    permit: Option<OwnedSemaphorePermit>,
+) -> Result<Reply, CallError> {
     let token = call
         .meta
         .progress_token
@@ -134,7 +153,7 @@ struct Watch {
     target: Option<String>,
     started: Instant,
     finished: bool,
-    _permit: OwnedSemaphorePermit,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Watch {

@@ -130,7 +130,7 @@ impl Remote {
             call.params.set("inputResponses", responses);
         }
         let answer = async {
-            let reply = Box::pin(forward::send(&self.member, call, None)).await?;
+            let reply = Box::pin(forward::send_own(&self.member, call)).await?;
             reply.into_end().await
         };
         tokio::time::timeout(PATIENCE, answer)

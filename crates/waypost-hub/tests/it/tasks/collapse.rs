@@ -383,3 +383,30 @@ async fn waiting_holds_no_permit_of_the_upstream() {
         (json!(1), json!(1))
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_full_of_calls_is_still_polled_and_told_to_cancel() {
+    let world = Setup {
+        more: "max_in_flight: 1",
+        ..Setup::default()
+    }
+    .build();
+    world
+        .fake
+        .on("tools/call", [task(created()), task(created()), Act::Hang]);
+    world.fake.on("tasks/get", [working(), done()]);
+    let waiting = world.call(json!({})).await.unwrap();
+    let leaving = world.call(json!({})).await.unwrap();
+    let mut hanging = Box::pin(world.call(json!({})));
+    assert!((&mut hanging).now_or_never().is_none());
+    let full = world.call(json!({})).await;
+    assert_eq!(full.unwrap_err().kind, Kind::Throttled);
+
+    let started = Instant::now();
+    let end = waiting.into_end().await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    assert!(started.elapsed() < Duration::from_secs(1));
+    drop(leaving);
+    world.fake.called("tasks/cancel", 1).await;
+    assert!((&mut hanging).now_or_never().is_none());
+}
