@@ -9,13 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::error_handling::HandleErrorLayer;
 use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Request, StatusCode};
-use tower::timeout::TimeoutLayer;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceBuilder, service_fn};
+use tower::{ServiceBuilder, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::request_id::{
     MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
@@ -65,11 +63,9 @@ pub fn http(config: &Config, listen: SocketAddr, hub: &Arc<Hub>) -> Router {
     // Only for endpoints: a client that looks for OAuth gets its 404 without a key.
     let endpoints = ServiceBuilder::new()
         // Who it is, for everything below.
-        .layer(AuthenticateLayer::new(&config.auth.keys))
-        // Turns what the layer below refuses into an answer.
-        .layer(HandleErrorLayer::new(late))
-        // For the first byte only: a stream lives as long as its call.
-        .layer(TimeoutLayer::new(config.limits.first_byte));
+        .layer(AuthenticateLayer::new(&config.auth.keys));
+    // No deadline for the first byte here: a caller that takes only JSON gets it with its answer,
+    // and that may take as long as the call may.
     // The size of a body is the front's to check, which knows what answer a client understands.
     waypost_front::routes(parts(config, hub))
         .route_layer(endpoints)
@@ -139,12 +135,6 @@ impl MakeRequestId for Ids {
     }
 }
 
-/// The first byte is late. Dropping the request has cancelled the call.
-async fn late(_: BoxError) -> Response {
-    let text = "no answer in time, the call was cancelled";
-    failure(StatusCode::GATEWAY_TIMEOUT, text)
-}
-
 /// What was said in panic is for the log.
 #[expect(clippy::needless_pass_by_value, reason = "the layer wants it so")]
 fn panicked(what: Box<dyn std::any::Any + Send>) -> Response {
@@ -163,3 +153,6 @@ fn failure(status: StatusCode, text: &str) -> Response {
     let kind = HeaderValue::from_static("application/json");
     (status, [(CONTENT_TYPE, kind)], body).into_response()
 }
+
+#[cfg(test)]
+mod tests;

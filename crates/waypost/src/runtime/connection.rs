@@ -3,10 +3,14 @@
 use std::io::{self, Write as _};
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -126,7 +130,11 @@ async fn serve(
     stop: CancellationToken,
     _permit: OwnedSemaphorePermit,
 ) {
-    let service = TowerToHyperService::new(router);
+    let asked = Arc::new(AtomicBool::new(false));
+    let service = Asked {
+        inner: TowerToHyperService::new(router),
+        asked: Arc::clone(&asked),
+    };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
@@ -135,11 +143,32 @@ async fn serve(
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {
+            // Hyper closes connections that are between two requests, but waits for the first.
+            if !asked.load(Ordering::Relaxed) {
+                return;
+            }
             connection.as_mut().graceful_shutdown();
             connection.await
         }
     };
     if let Err(error) = ended {
         tracing::trace!(%error, "a connection broke off");
+    }
+}
+
+/// Remembers that there was a request.
+struct Asked {
+    inner: TowerToHyperService<Router>,
+    asked: Arc<AtomicBool>,
+}
+
+impl Service<Request<Incoming>> for Asked {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, request: Request<Incoming>) -> Self::Future {
+        self.asked.store(true, Ordering::Relaxed);
+        self.inner.call(request)
     }
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 use waypost_testkit::client::Arriving;
 use waypost_testkit::demo::{demo_tasks, tasks};
@@ -121,4 +122,26 @@ async fn a_daemon_that_is_dropped_ends_too() {
         let free = async || std::net::TcpListener::bind(address).is_ok();
         until("the ports to be free", free).await;
     }
+}
+
+#[tokio::test]
+async fn r42_connections_without_a_request_do_not_hold_up_the_end() {
+    let waypost = up("drain_grace: 1m").await;
+    let mcp = waypost.daemon.mcp;
+    // One that never said anything, one that was used and is kept, one in the middle of a head.
+    let silent = tokio::net::TcpStream::connect(mcp).await.unwrap();
+    let kept = waypost.client();
+    kept.call("tools/list", json!({})).await.unwrap();
+    let mut half = tokio::net::TcpStream::connect(mcp).await.unwrap();
+    half.write_all(b"POST /mcp HTTP/1.1\r\nhost: local")
+        .await
+        .unwrap();
+    let started = Instant::now();
+    assert!(waypost.daemon.stop().await);
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        started.elapsed()
+    );
+    drop((silent, kept, half));
 }

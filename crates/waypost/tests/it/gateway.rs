@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use waypost::daemon::{Options, Shares};
 use waypost_testkit::demo::{demo_tasks, tasks};
+use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
 use waypost_testkit::run::ANY_PORT;
 
 use crate::support::{Waypost, tool_names, until};
@@ -188,4 +189,29 @@ async fn every_answer_carries_the_id_that_finds_its_log_lines() {
         .post("tools/list", json!({}))
         .header("x-request-id", "from-the-proxy");
     assert_eq!(id(&client.ask(post).await.unwrap()), "from-the-proxy");
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_cancels_its_call_upstream() {
+    let silent = never_answers(Silence::Calls).await.unwrap();
+    let waypost = Waypost::start(&format!(
+        "upstreams: {{ silent: {{ url: '{}' }} }}",
+        silent.url
+    ))
+    .await;
+    let client = waypost.client();
+    let tool = tool_names(&client).await.remove(0);
+    let asked = silent.seen().wait_for(|seen| seen.count("tools/call") == 1);
+    tokio::select! {
+        answer = client.tool(&tool, json!({})) => panic!("{answer:?}"),
+        asked = asked => assert!(asked),
+    }
+    drop(client);
+    assert!(
+        silent
+            .seen()
+            .wait_for(|seen| seen.aborted("tools/call") == 1)
+            .await
+    );
+    silent.stop().await;
 }
