@@ -1,0 +1,176 @@
+//! What operators see.
+
+use serde_json::json;
+use waypost_testkit::client::Client;
+use waypost_testkit::demo::demo_tasks;
+use waypost_testkit::run::ANY_PORT;
+use waypost_tests::gateway::Gateway;
+
+use crate::fake::{self, Fake};
+use crate::process::{Home, Served};
+use crate::stage::quick;
+use crate::support::{created, page, tool_names, upstream};
+
+#[tokio::test]
+async fn what_clients_send_does_not_become_labels() {
+    let demo = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    // A process of its own: metrics are the whole process's.
+    let home = Home::new(&format!(
+        "upstreams: {{ t: {{ url: '{}', required: true }} }}",
+        demo.url
+    ));
+    let waypost = Served::start(&home).await;
+    let client = waypost.client().with_tasks();
+    let count = async || {
+        page(&format!("{}/metrics", waypost.admin))
+            .await
+            .lines()
+            .count()
+    };
+    let unknown = async |number: usize| {
+        client
+            .tool(&format!("t_nosuch{number}"), json!({}))
+            .await
+            .unwrap();
+        client
+            .tool(&format!("nosuch{number}"), json!({}))
+            .await
+            .unwrap();
+        client
+            .call(&format!("nosuch/{number}"), json!({}))
+            .await
+            .unwrap();
+        let params = json!({ "uri": format!("nosuch://{number}") });
+        client.call("resources/read", params).await.unwrap();
+        let params = json!({ "name": format!("nosuch{number}") });
+        client.call("prompts/get", params).await.unwrap();
+        let params = json!({ "taskId": format!("t~nosuch{number}") });
+        client.call("tasks/get", params).await.unwrap();
+    };
+    unknown(0).await;
+    let before = count().await;
+    for number in 1..20 {
+        unknown(number).await;
+    }
+    assert_eq!(count().await, before);
+    let metrics = page(&format!("{}/metrics", waypost.admin)).await;
+    assert!(!metrics.contains("nosuch"), "{metrics}");
+}
+
+#[tokio::test]
+async fn requests_calls_tasks_and_states_are_counted() {
+    let demo = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new(&format!(
+        "upstreams: {{ t: {{ url: '{}', required: true }}, gone: {{ url: 'http://127.0.0.1:1/mcp' }} }}",
+        demo.url
+    ));
+    let waypost = Served::start(&home).await;
+    let client = waypost.client().with_tasks();
+    client
+        .tool("t_greet", json!({ "name": "Ada" }))
+        .await
+        .unwrap();
+    let arguments = json!({ "seconds": 600 });
+    let handle = created(&client.tool("t_slow_compute", arguments).await.unwrap());
+    let get = client.post("tasks/get", json!({ "taskId": handle }));
+    client.ask(get.without("mcp-name")).await.unwrap();
+    let metrics = page(&format!("{}/metrics", waypost.admin)).await;
+    let has = |parts: &[&str]| {
+        let found = metrics
+            .lines()
+            .any(|line| parts.iter().all(|part| line.contains(part)));
+        assert!(found, "{parts:?} in\n{metrics}");
+    };
+    has(&[
+        "waypost_requests_total",
+        "method=\"tools/call\"",
+        "outcome=\"task\"",
+        " 1",
+    ]);
+    has(&[
+        "waypost_upstream_calls_total",
+        "upstream=\"t\"",
+        "target=\"greet\"",
+        "outcome=\"complete\"",
+        " 1",
+    ]);
+    has(&[
+        "waypost_upstream_calls_total",
+        "target=\"slow_compute\"",
+        "outcome=\"task\"",
+        " 1",
+    ]);
+    has(&["waypost_upstream_up", "upstream=\"t\"", " 1"]);
+    has(&["waypost_upstream_up", "upstream=\"gone\"", " 0"]);
+    has(&["waypost_task_requests_without_name_total", " 1"]);
+    has(&["waypost_request_seconds_count", "method=\"tools/call\""]);
+    let log = waypost.log();
+    assert!(log.lines().all(|line| line.starts_with('{')), "{log}");
+}
+
+/// Key order, numbers and all.
+const EXTENSIONS: &str = r#"{"io.modelcontextprotocol/tasks":{},"com.example/z":{"n":1.0,"b":[12345678901234567890123],"a":null},"com.example/a":true}"#;
+
+#[tokio::test]
+async fn extensions_are_kept_as_the_server_said_them_across_its_death_and_our_restart() {
+    let server = Fake::start(|rpc| {
+        if rpc.method != "server/discover" {
+            return None;
+        }
+        let result = fake::discover(&json!("EXTENSIONS")).to_string();
+        Some(rpc.raw(&result.replace("\"EXTENSIONS\"", EXTENSIONS)))
+    })
+    .await;
+    let upstreams = format!("u: {{ url: '{}' }}", server.url);
+    let gateway = Gateway::start(&upstreams).await.unwrap();
+    let shown =
+        async |gateway: &Gateway| page(&format!("{}/api/v1/upstreams", gateway.admin)).await;
+    let expected = format!(r#""extensions":{EXTENSIONS}"#);
+    let text = shown(&gateway).await;
+    assert!(text.contains(&expected), "{text}");
+    drop(server);
+    let gateway = gateway.restart().await.unwrap();
+    let text = shown(&gateway).await;
+    assert!(text.contains(&expected), "{text}");
+    assert_eq!(upstream(&gateway.admin, "u").await["state"], "down");
+    let client = Client::new(&gateway.url);
+    assert_eq!(tool_names(&client).await, ["u_work"]);
+    let discover = client.call("server/discover", json!({})).await.unwrap();
+    // What may be shown to clients is the file's to say; tasks are Waypost's own.
+    let extensions = &discover.result()["capabilities"]["extensions"];
+    assert_eq!(*extensions, json!({ "io.modelcontextprotocol/tasks": {} }));
+    let reply = client.tool("u_work", json!({})).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.code()), (200, -32603));
+    assert!(
+        reply.answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("`u`")
+    );
+}
+
+#[tokio::test]
+async fn every_log_line_of_a_request_carries_its_id_and_upstream() {
+    let demo = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new(&format!(
+        "log: {{ level: 'warn,waypost=info,waypost_hub=debug,waypost_front=debug' }}\nupstreams: {{ t: {{ url: '{}', required: true }} }}",
+        demo.url
+    ));
+    let waypost = Served::start(&home).await;
+    waypost
+        .client()
+        .tool("t_greet", json!({ "name": "Ada" }))
+        .await
+        .unwrap();
+    let parse = |line: String| serde_json::from_str::<serde_json::Value>(&line).unwrap();
+    let ours = parse(waypost.wait_for_log("\"request finished\"").await);
+    let log = waypost.log();
+    let theirs = log
+        .lines()
+        .find(|line| line.contains("\"call finished\"") && line.contains("tools/call"));
+    let theirs = parse(theirs.unwrap().to_owned());
+    assert_eq!(theirs["upstream"], "t");
+    let id = theirs["request_id"].as_str().unwrap();
+    assert!(!id.is_empty());
+    assert_eq!(ours["request_id"], id);
+}

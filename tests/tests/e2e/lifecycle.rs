@@ -1,0 +1,148 @@
+//! Signals and crashes of the daemon.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use waypost_testkit::demo::demo_tasks;
+use waypost_testkit::run::ANY_PORT;
+
+use crate::process::{Home, Served, alive, pid_in, program};
+use crate::stage::quick;
+use crate::support::{get, tool_with_meta, until};
+
+/// A configuration with a child behind a shell, which notes both process ids.
+struct Family {
+    home: Home,
+}
+
+impl Family {
+    fn new(more: &str) -> Self {
+        let home = Home::new("");
+        let (shell, server) = (home.path().join("shell"), home.path().join("server"));
+        let script = format!(
+            "echo $$$$ > '{}'; '{}' demo-server tasks --stdio <&0 & echo $! > '{}'; wait",
+            shell.display(),
+            program().display(),
+            server.display()
+        );
+        // A background job of a shell reads nothing unless it is given the input by another number.
+        let script = format!("exec 3<&0; {}", script.replace("<&0", "<&3"));
+        let yaml = format!(
+            "{more}\nupstreams: {{ c: {{ command: sh, args: [-c, {script:?}], required: true }} }}"
+        );
+        std::fs::write(home.config(), yaml).unwrap();
+        Self { home }
+    }
+
+    async fn pids(&self) -> [u32; 2] {
+        [
+            pid_in(&self.home.path().join("shell")).await,
+            pid_in(&self.home.path().join("server")).await,
+        ]
+    }
+}
+
+async fn gone(pids: [u32; 2]) {
+    for pid in pids {
+        until("the children to be gone", async || !alive(pid).await).await;
+    }
+}
+
+#[tokio::test]
+async fn r01_a_stop_leaves_no_child_and_no_grandchild() {
+    let family = Family::new("");
+    let mut waypost = Served::start(&family.home).await;
+    let pids = family.pids().await;
+    let client = waypost.client();
+    let reply = client.tool("c_greet", json!({ "name": "Ada" })).await;
+    assert_eq!(reply.unwrap().text(), "Hello, Ada!");
+    waypost.signal("TERM").await;
+    assert_eq!(waypost.code().await, Some(0), "{}", waypost.log());
+    // Waited for, not only told.
+    for pid in pids {
+        assert!(!alive(pid).await, "{}", waypost.log());
+    }
+}
+
+#[tokio::test]
+async fn r01_a_crash_takes_the_children_with_it() {
+    let family = Family::new("");
+    let mut waypost = Served::start(&family.home).await;
+    let pids = family.pids().await;
+    waypost.signal("KILL").await;
+    assert_eq!(waypost.code().await, None);
+    gone(pids).await;
+}
+
+#[tokio::test]
+async fn r42_sigterm_lets_calls_finish_ends_listening_and_exits_0_in_time() {
+    let demo = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new(&format!(
+        "drain_grace: 3s\nupstreams: {{ t: {{ url: '{}', required: true }} }}",
+        demo.url
+    ));
+    let mut waypost = Served::start(&home).await;
+    let listener = waypost.client();
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let post = listener.post("subscriptions/listen", filter);
+    let id = post.message["id"].clone();
+    let mut idle = listener.send(post).await.unwrap();
+    idle.next().await.unwrap().unwrap();
+    let caller = waypost.client();
+    let arguments = json!({ "seconds": 0.8, "label": "in flight" });
+    let post = tool_with_meta(
+        &caller,
+        "t_slow_compute",
+        arguments,
+        json!({ "progressToken": 1 }),
+    );
+    let mut call = caller.send(post).await.unwrap();
+    call.next().await.unwrap().unwrap();
+
+    let asked = Instant::now();
+    waypost.signal("TERM").await;
+    let ready = format!("{}/readyz", waypost.admin);
+    let draining = async || get(&ready).await.status == 503;
+    until("readiness to go", draining).await;
+    assert_eq!(get(&format!("{}/healthz", waypost.admin)).await.status, 200);
+    let end = idle.next().await.unwrap().unwrap();
+    assert_eq!(
+        (&end["id"], &end["result"]["resultType"]),
+        (&id, &json!("complete"))
+    );
+    let reply = call.finish().await.unwrap();
+    assert!(
+        reply.text().contains("finished after 0.8 s"),
+        "{}",
+        reply.answer
+    );
+    assert_eq!(waypost.code().await, Some(0), "{}", waypost.log());
+    assert!(
+        asked.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        asked.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn r42_a_second_signal_exits_at_once() {
+    let family = Family::new("drain_grace: 10m");
+    let mut waypost = Served::start(&family.home).await;
+    let pids = family.pids().await;
+    let client = waypost.client();
+    let meta = json!({ "progressToken": 1 });
+    let post = tool_with_meta(&client, "c_slow_compute", json!({ "seconds": 600 }), meta);
+    let mut call = client.send(post).await.unwrap();
+    call.next().await.unwrap().unwrap();
+    waypost.signal("TERM").await;
+    waypost.wait_for_log("draining").await;
+    waypost.signal("TERM").await;
+    let second = Instant::now();
+    waypost.code().await;
+    assert!(
+        second.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        second.elapsed()
+    );
+    gone(pids).await;
+}

@@ -1,0 +1,180 @@
+//! Sizes and numbers.
+
+use futures_util::future::join_all;
+use serde_json::json;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use waypost_testkit::client::Client;
+use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
+use waypost_testkit::misbehave::oversized::oversized;
+use waypost_tests::gateway::Gateway;
+
+use crate::process::{Home, Served};
+use crate::support::until;
+
+const MIB: usize = 1024 * 1024;
+
+#[tokio::test]
+async fn r55_large_results_pass_and_too_large_ones_fail_alone() {
+    let (large, too_large) = (
+        oversized(16 * MIB).await.unwrap(),
+        oversized(65 * MIB).await.unwrap(),
+    );
+    let upstreams = format!(
+        "l: {{ url: '{}' }}\nt: {{ url: '{}' }}",
+        large.url, too_large.url
+    );
+    let gateway = Gateway::start(&upstreams).await.unwrap();
+    let client = Client::new(&gateway.url);
+    let (passed, failed) = tokio::join!(
+        client.tool("l_work", json!({})),
+        client.tool("t_work", json!({}))
+    );
+    assert_eq!(passed.unwrap().text().len(), 16 * MIB);
+    let failed = failed.unwrap();
+    assert_eq!(
+        (failed.status.as_u16(), failed.code()),
+        (200, -32603),
+        "{}",
+        failed.answer
+    );
+    let message = failed.answer["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("`t`") && message.contains("larger than"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn r55_a_request_over_the_limit_is_413_however_it_is_cut() {
+    let gateway = Gateway::start("{}").await.unwrap();
+    let client = Client::new(&gateway.url);
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "x", "params": { "x": "y".repeat(5 * MIB) } });
+    let post = client.post("x", json!({})).raw(body.to_string());
+    let reply = client.ask(post).await.unwrap();
+    assert_eq!(reply.status, 413);
+    assert!(
+        reply.answer["error"]["message"].is_string(),
+        "{:?}",
+        reply.raw
+    );
+    let reply = client.call("server/discover", json!({})).await.unwrap();
+    assert_eq!(reply.status, 200);
+}
+
+#[tokio::test]
+async fn calls_over_the_limits_are_refused_at_once() {
+    let server = never_answers(Silence::Calls).await.unwrap();
+    let upstreams = format!("u: {{ url: '{}', max_in_flight: 2 }}", server.url);
+    let gateway = Gateway::with(&upstreams, "limits: { in_flight: 3 }")
+        .await
+        .unwrap();
+    let client = Client::new(&gateway.url);
+    let call =
+        || client.send(client.post("tools/call", json!({ "name": "u_work", "arguments": {} })));
+    let mut held = Vec::new();
+    for count in 1..=2 {
+        let mut pending = Box::pin(call());
+        let seen = server.seen().clone();
+        tokio::select! {
+            _ = &mut pending => panic!("answered"),
+            reached = seen.wait_for(|seen| seen.count("tools/call") == count) => assert!(reached),
+        }
+        held.push(pending);
+    }
+    let reply = call().await.unwrap().finish().await.unwrap();
+    assert_eq!(
+        (reply.status.as_u16(), reply.code()),
+        (429, -32603),
+        "{}",
+        reply.answer
+    );
+    assert!(
+        reply.answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("`u`")
+    );
+    // Leaving makes room.
+    held.pop();
+    assert!(
+        server
+            .seen()
+            .wait_for(|seen| seen.aborted("tools/call") == 1)
+            .await
+    );
+    let mut pending = Box::pin(call());
+    let seen = server.seen().clone();
+    tokio::select! {
+        _ = &mut pending => panic!("answered"),
+        reached = seen.wait_for(|seen| seen.count("tools/call") == 3) => assert!(reached),
+    }
+}
+
+#[tokio::test]
+async fn r74_clients_that_leave_take_their_descriptors_with_them() {
+    let server = never_answers(Silence::Calls).await.unwrap();
+    let home = Home::new(&format!(
+        "upstreams: {{ u: {{ url: '{}', required: true }} }}",
+        server.url
+    ));
+    let waypost = Served::start(&home).await;
+    let open = || {
+        let folder = format!("/proc/{}/fd", waypost.pid());
+        std::fs::read_dir(folder).unwrap().count()
+    };
+    waypost
+        .client()
+        .call("tools/list", json!({}))
+        .await
+        .unwrap();
+    let before = open();
+    let address = waypost
+        .url
+        .trim_start_matches("http://")
+        .trim_end_matches("/mcp");
+    let client = waypost.client();
+    let post = client.post("tools/call", json!({ "name": "u_work", "arguments": {} }));
+    let body = post.message.to_string();
+    let mut head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in &post.headers {
+        head.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+    }
+    let whole = format!("{head}\r\n{body}");
+    for round in 1..=4 {
+        // Nothing, half a head, half a body, a whole call: then they are gone.
+        let cuts = [0, 20, whole.len() - 5, whole.len()];
+        let visits = (0..100).map(|number| &whole[..cuts[number % cuts.len()]]);
+        let streams = join_all(visits.map(async |text| {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(text.as_bytes()).await.unwrap();
+            stream
+        }));
+        let streams = streams.await;
+        let seen = server.seen();
+        assert!(
+            seen.wait_for(|seen| seen.count("tools/call") == 25 * round)
+                .await
+        );
+        assert!(open() > before + 100);
+        drop(streams);
+        assert!(
+            seen.wait_for(|seen| seen.aborted("tools/call") == 25 * round)
+                .await
+        );
+    }
+    until("the descriptors to be closed", async || {
+        open() <= before + 5
+    })
+    .await;
+    let reply = waypost
+        .client()
+        .call("tools/list", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(reply.status, 200);
+}
