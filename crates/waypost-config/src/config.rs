@@ -89,7 +89,7 @@ pub struct Limits {
     pub request_body: usize,
     /// Bytes of one message of an upstream.
     pub response_body: usize,
-    /// Levels of JSON.
+    /// Levels of JSON in a request body.
     pub json_depth: usize,
     /// Requests at once.
     pub in_flight: usize,
@@ -99,8 +99,6 @@ pub struct Limits {
     pub listener_queue: usize,
     /// Open client connections.
     pub connections: usize,
-    /// Wait for the first byte of an answer.
-    pub first_byte: Duration,
 }
 
 /// How tools and prompts are named towards clients.

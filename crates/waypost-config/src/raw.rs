@@ -98,7 +98,7 @@ pub(crate) struct RawLimits {
     pub(crate) request_body: SizeText,
     /// Largest message taken from an upstream.
     pub(crate) response_body: SizeText,
-    /// How deep JSON from clients and upstreams may nest.
+    /// How deep JSON from clients may nest.
     pub(crate) json_depth: usize,
     /// Requests worked on at once; beyond it clients get an error at once.
     pub(crate) in_flight: usize,
@@ -108,8 +108,6 @@ pub(crate) struct RawLimits {
     pub(crate) listener_queue: usize,
     /// Open client connections.
     pub(crate) connections: usize,
-    /// How long a request may wait for the first byte of its answer.
-    pub(crate) first_byte: DurationText,
 }
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -220,7 +218,6 @@ impl Default for RawLimits {
             parked: 1000,
             listener_queue: 256,
             connections: 10_000,
-            first_byte: time("60s"),
         }
     }
 }

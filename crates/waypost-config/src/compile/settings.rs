@@ -131,7 +131,6 @@ pub(super) fn limits(raw: &RawLimits, at: &KeyPath, report: &mut Report<'_>) -> 
             &at.key("connections"),
             report,
         ),
-        first_byte: duration(&raw.first_byte, &at.key("first_byte"), report),
     }
 }
 

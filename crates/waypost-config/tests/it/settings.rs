@@ -117,6 +117,10 @@ fn keys_are_known_and_have_types() {
         &["1:11 error insecure: must be `true` or `false` (leave out the quotes)"],
     );
     check(
+        "limits: {first_byte: 60s}",
+        &["1:10 error limits.first_byte: unknown key"],
+    );
+    check(
         "limits: {parked: -1}",
         &["1:18 error limits.parked: must be a whole number"],
     );
