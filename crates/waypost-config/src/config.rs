@@ -207,6 +207,9 @@ pub struct Upstream {
     pub aliases: Vec<String>,
     /// Rules for single tools.
     pub tools: ToolRules,
+    /// What `${...}` put into its settings from the environment and from files, wherever it stands
+    /// in them: not to be shown. Defaults and variables such as HOME are not among them.
+    pub secrets: Vec<Secret>,
     /// Changes when this may be another server: 64 hex digits over transport, address without
     /// the query's values, names of headers, command, arguments, working directory, names of
     /// environment variables. Values of headers, variables and the query do not enter, so a

@@ -11,6 +11,22 @@ use std::path::Path;
 use crate::node::{Kind, Node};
 use crate::path::KeyPath;
 use crate::problem::Problem;
+use crate::secret::Secret;
+
+/// Variables whose values are no secrets and are part of much that is said aloud.
+const PLAIN: &[&str] = &[
+    "HOME", "HOSTNAME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "TERM", "TMPDIR", "USER",
+];
+
+/// A text with everything put in.
+#[derive(Debug)]
+struct Expanded {
+    text: String,
+    /// Something was put in.
+    expanded: bool,
+    /// Of what was put in, that which may be secret.
+    inserted: Vec<Secret>,
+}
 
 /// Where values come from.
 #[derive(Debug)]
@@ -39,9 +55,10 @@ impl Values<'_> {
             }
             Kind::Scalar(scalar) => match self.text(&scalar.text) {
                 Ok(None) => {}
-                Ok(Some((text, expanded))) => {
-                    scalar.text = text;
-                    scalar.expanded |= expanded;
+                Ok(Some(found)) => {
+                    scalar.text = found.text;
+                    scalar.expanded |= found.expanded;
+                    scalar.inserted.extend(found.inserted);
                 }
                 Err((what, hint)) => {
                     problems.push(Problem::error(&node.place, at, what).with_hint(hint));
@@ -51,12 +68,13 @@ impl Values<'_> {
         }
     }
 
-    /// The text with everything put in, and whether anything was; `None` if it is as it was.
-    fn text(&mut self, text: &str) -> Result<Option<(String, bool)>, (String, String)> {
+    /// The text with everything put in; `None` if it is as it was.
+    fn text(&mut self, text: &str) -> Result<Option<Expanded>, (String, String)> {
         if !text.contains('$') {
             return Ok(None);
         }
         let (mut out, mut rest, mut expanded) = (String::new(), text, false);
+        let mut inserted = Vec::new();
         while let Some((before, after)) = rest.split_once('$') {
             out.push_str(before);
             if let Some(after) = after.strip_prefix('$') {
@@ -67,7 +85,11 @@ impl Values<'_> {
                     let hint = "close it with `}`, or write `$$` for a dollar sign";
                     return Err(("`${` without an end".to_owned(), hint.to_owned()));
                 };
-                out.push_str(&self.one(inside)?);
+                let (value, secret) = self.one(inside)?;
+                out.push_str(&value);
+                if secret {
+                    inserted.push(Secret::new(value));
+                }
                 expanded = true;
                 rest = after;
             } else {
@@ -76,12 +98,17 @@ impl Values<'_> {
             }
         }
         out.push_str(rest);
-        Ok(Some((out, expanded)))
+        Ok(Some(Expanded {
+            text: out,
+            expanded,
+            inserted,
+        }))
     }
 
-    fn one(&mut self, inside: &str) -> Result<String, (String, String)> {
+    /// The value of one `${...}`, and whether it may be secret.
+    fn one(&mut self, inside: &str) -> Result<(String, bool), (String, String)> {
         if let Some(path) = inside.strip_prefix("file:") {
-            return self.file(path);
+            return self.file(path).map(|text| (text, true));
         }
         if inside.starts_with("input:") {
             let what = "`${input:...}` asks a person, and a daemon has none to ask";
@@ -102,9 +129,12 @@ impl Values<'_> {
         }
         self.used.insert(name.to_owned());
         match (self.env.get(name), default) {
-            (Some(value), None) => Ok(value.clone()),
-            (Some(value), Some(_)) if !value.is_empty() => Ok(value.clone()),
-            (_, Some(default)) => Ok(default.to_owned()),
+            (Some(value), None) => Ok((value.clone(), !PLAIN.contains(&name))),
+            (Some(value), Some(_)) if !value.is_empty() => {
+                Ok((value.clone(), !PLAIN.contains(&name)))
+            }
+            // It stands in the configuration for everybody to read.
+            (_, Some(default)) => Ok((default.to_owned(), false)),
             (None, None) => Err((
                 format!("the environment variable `{name}` is not set"),
                 format!("set it, or give a default: `${{env:{name}:-...}}`"),
@@ -164,7 +194,7 @@ mod tests {
         };
         let found = values
             .text(text)
-            .map(|changed| changed.map_or(text.to_owned(), |(text, _)| text));
+            .map(|changed| changed.map_or(text.to_owned(), |changed| changed.text));
         let found = found.as_deref().map_err(|(what, _)| what.as_str());
         assert_eq!(found, expected);
     }

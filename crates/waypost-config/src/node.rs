@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::path::{KeyPath, Step};
+use crate::secret::Secret;
 
 /// Where something was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub(crate) struct Scalar {
     pub(crate) style: Style,
     /// Part of it came from the environment or a file, so no message shows it.
     pub(crate) expanded: bool,
+    /// What came from there, where it may be secret.
+    pub(crate) inserted: Vec<Secret>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,6 +121,19 @@ impl Node {
 
     pub(crate) fn is_expanded(&self) -> bool {
         matches!(&self.kind, Kind::Scalar(scalar) if scalar.expanded || scalar.style == Style::Outside)
+    }
+
+    /// What interpolation put into the scalars of this tree, where it may be secret.
+    pub(crate) fn inserted(&self) -> Vec<Secret> {
+        match &self.kind {
+            Kind::Null | Kind::Refused => Vec::new(),
+            Kind::Scalar(scalar) => scalar.inserted.clone(),
+            Kind::List(items) => items.iter().flat_map(Self::inserted).collect(),
+            Kind::Map(entries) => {
+                let values = entries.iter().map(|entry| &entry.value);
+                values.flat_map(Self::inserted).collect()
+            }
+        }
     }
 
     fn is_scalar(&self) -> bool {

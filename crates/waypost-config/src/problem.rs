@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::node::{Node, Place};
 use crate::path::KeyPath;
+use crate::secret::Secret;
 
 /// One thing wrong with the configuration.
 ///
@@ -160,6 +161,12 @@ impl<'a> Report<'a> {
         self.root
             .find(at)
             .is_some_and(|(_, node)| node.is_expanded())
+    }
+
+    /// What interpolation put into a value and all below it, where it may be secret.
+    pub(crate) fn inserted(&self, at: &KeyPath) -> Vec<Secret> {
+        let found = self.root.find(at);
+        found.map_or_else(Vec::new, |(_, node)| node.inserted())
     }
 
     /// Whether the key has the value that was written, or its default: nothing was wrong with it.

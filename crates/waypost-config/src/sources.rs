@@ -192,6 +192,7 @@ fn outside(source: &str, path: &[String], value: &str) -> Node {
         text: value.to_owned(),
         style: Style::Outside,
         expanded: false,
+        inserted: Vec::new(),
     };
     let leaf = Node::new(place.clone(), Kind::Scalar(scalar));
     path.iter().rev().fold(leaf, |value, key| {

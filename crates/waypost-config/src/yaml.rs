@@ -199,6 +199,7 @@ impl<'a> Reader<'a> {
             text: text.to_owned(),
             style,
             expanded: false,
+            inserted: Vec::new(),
         })
     }
 

@@ -118,6 +118,7 @@ fn one(
         max_in_flight,
         aliases,
         tools,
+        secrets: report.inserted(at),
     })
 }
 

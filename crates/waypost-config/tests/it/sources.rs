@@ -164,6 +164,31 @@ fn r39_values_from_outside_reach_every_kind_of_key() {
 }
 
 #[test]
+fn r36_what_is_put_into_an_upstream_is_known_as_secret() {
+    let mut sources = Sources::from_text(
+        "upstreams:\n  a:\n    command: \"${HOME}/bin/${FLAVOUR}\"\n    \
+         args: [--token, \"x-${env:TOKEN}\", \"${MODE:-fast}\", \"${PATH:-/bin}\"]\n  \
+         b: {url: \"https://h.example/${KEY:-none}\"}\n",
+    );
+    sources.env = env(&[
+        ("HOME", "/home/ada"),
+        ("FLAVOUR", "sweet"),
+        ("TOKEN", "s3cret"),
+        ("PATH", "/usr/bin"),
+        ("KEY", "k3y"),
+    ]);
+    let read = config(&sources);
+    let secrets = |index: usize| {
+        let secrets = read.upstreams[index].secrets.iter();
+        secrets
+            .map(waypost_config::Secret::expose)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(secrets(0), ["sweet", "s3cret"]);
+    assert_eq!(secrets(1), ["k3y"]);
+}
+
+#[test]
 fn r39_a_missing_variable_names_key_and_variable_and_is_the_only_complaint() {
     let sources = Sources::from_text(
         "listen: \"${LISTEN}\"\nupstreams:\n  a: {url: \"${URL}\"}\n  b: {url: 'http://h', headers: {A: \"Bearer ${input:token}\"}}\n\
