@@ -6,6 +6,16 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
+/// What is asked, where all of it can be read; a repeated key could mean one thing here and
+/// another at the caller.
+pub fn questions(input_requests: &Raw) -> Option<Object> {
+    let requests = input_requests.as_object().ok()?;
+    let readable = requests
+        .iter()
+        .all(|(_, request)| request.as_object().is_ok());
+    readable.then_some(requests)
+}
+
 /// The capabilities that `inputRequests` need and the caller did not declare, in the shape of
 /// client capabilities; `None` when everything asked for is declared.
 ///

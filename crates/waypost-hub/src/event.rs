@@ -1,6 +1,10 @@
 //! What the hub logs and counts: one type per event.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::time::Duration;
+
+use metrics::{Counter, Histogram};
 
 /// A call left the gateway for an upstream and came back, or did not.
 #[derive(Debug)]
@@ -35,14 +39,71 @@ impl CallFinished<'_> {
             took_ms = took * 1e3,
             "call finished"
         );
-        let labels = [
-            ("upstream", (*upstream).to_owned()),
-            ("method", (*method).to_owned()),
-            ("target", target.unwrap_or("-").to_owned()),
-            ("outcome", (*outcome).to_owned()),
-        ];
-        metrics::counter!("waypost_upstream_calls_total", &labels).increment(1);
-        metrics::histogram!("waypost_upstream_call_seconds", "upstream" => (*upstream).to_owned())
-            .record(took);
+        Counted::with(
+            upstream,
+            method,
+            target.unwrap_or("-"),
+            outcome,
+            |counted| {
+                counted.calls.increment(1);
+                counted.seconds.record(took);
+            },
+        );
+    }
+}
+
+/// Handles of this event's metrics. Looking them up takes a lock that all cores share and a
+/// dozen allocations, so each core keeps those it has used: no more than there are labels, which
+/// the catalogue bounds.
+#[derive(Clone)]
+struct Counted {
+    calls: Counter,
+    seconds: Histogram,
+}
+
+/// By upstream, method, target and outcome.
+type Kept = HashMap<String, HashMap<String, HashMap<String, HashMap<&'static str, Counted>>>>;
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+impl Counted {
+    fn with(
+        upstream: &str,
+        method: &str,
+        target: &str,
+        outcome: &'static str,
+        count: impl FnOnce(&Self),
+    ) {
+        KEPT.with_borrow_mut(|kept| {
+            let found = kept
+                .get(upstream)
+                .and_then(|m| m.get(method)?.get(target)?.get(outcome));
+            if let Some(counted) = found {
+                return count(counted);
+            }
+            let counted = Self::new(upstream, method, target, outcome);
+            count(&counted);
+            let methods = kept.entry(upstream.to_owned()).or_default();
+            let targets = methods.entry(method.to_owned()).or_default();
+            targets
+                .entry(target.to_owned())
+                .or_default()
+                .insert(outcome, counted);
+        });
+    }
+
+    fn new(upstream: &str, method: &str, target: &str, outcome: &'static str) -> Self {
+        let calls = metrics::counter!(
+            "waypost_upstream_calls_total",
+            "upstream" => upstream.to_owned(),
+            "method" => method.to_owned(),
+            "target" => target.to_owned(),
+            "outcome" => outcome,
+        );
+        let upstream = upstream.to_owned();
+        let seconds = metrics::histogram!("waypost_upstream_call_seconds", "upstream" => upstream);
+        Self { calls, seconds }
     }
 }

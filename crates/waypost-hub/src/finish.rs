@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
-use waypost_wire::raw::Raw;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::result::ensure_complete;
 
 use crate::asks;
@@ -56,10 +56,8 @@ pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: Caller) -> Reply 
 }
 
 fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
-    if let Some(missing) = asks_too_much(&end, caller) {
-        tracing::warn!(upstream = &*member.name, request_id = &*caller.request_id, %missing,
-            "asks for what the caller did not declare");
-        return End::Error(asks::refusal(&member.name, &missing));
+    if let Some(refused) = refused(&end, member, caller) {
+        return End::Error(refused);
     }
     if let End::Error(error) = &end
         && error.code() == code::DRAFT_MISSING_CAPABILITY
@@ -76,16 +74,23 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
     end
 }
 
-/// What a question, or a task that waits for one, wants of a caller that did not declare it.
-fn asks_too_much(end: &End, caller: &Caller) -> Option<serde_json::Value> {
+/// The error in place of a question, or of a task that waits for one, that the caller did not
+/// declare or that cannot be read.
+fn refused(end: &End, member: &Member, caller: &Caller) -> Option<ErrorObject> {
     let result = match end {
         End::InputRequired(result) => result,
         // The answer to `tasks/get`; it alone is complete and has questions all the same.
         End::Complete(result) if result.contains("taskId") => result,
         End::Complete(_) | End::Task(_) | End::Error(_) => return None,
     };
-    let requests = result
-        .get("inputRequests")
-        .filter(|raw| Raw::is_object(raw))?;
-    asks::undeclared(&requests.as_object().ok()?, &caller.capabilities)
+    let requests = result.get("inputRequests")?;
+    let (upstream, request_id) = (&*member.name, &*caller.request_id);
+    let Some(questions) = asks::questions(requests) else {
+        tracing::warn!(upstream, request_id, "its `inputRequests` cannot be read");
+        let text = format!("upstream `{upstream}`: its `inputRequests` cannot be read");
+        return Some(ErrorObject::new(code::INTERNAL_ERROR, &text));
+    };
+    let missing = asks::undeclared(&questions, &caller.capabilities)?;
+    tracing::warn!(upstream, request_id, %missing, "asks for what the caller did not declare");
+    Some(asks::refusal(upstream, &missing))
 }

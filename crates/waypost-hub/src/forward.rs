@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use waypost_wire::meta;
 use waypost_wire::method;
@@ -17,7 +16,9 @@ use waypost_wire::raw::Raw;
 use crate::call::Call;
 use crate::error::{CallError, Kind, Origin};
 use crate::event::CallFinished;
+use crate::limit::Permit;
 use crate::member::Member;
+use crate::own;
 use crate::reply::{End, Event, EventStream, Reply};
 use crate::status::State;
 
@@ -40,13 +41,11 @@ pub async fn send(
     target: Option<&str>,
 ) -> Result<Reply, CallError> {
     usable(member)?;
-    let permit = Arc::clone(member.permits())
-        .try_acquire_owned()
-        .map_err(|_| {
-            CallError::upstream(Kind::Throttled, &member.name)
-                .detail("too many calls in flight")
-                .retryable()
-        })?;
+    let permit = member.permits().permit().ok_or_else(|| {
+        CallError::upstream(Kind::Throttled, &member.name)
+            .detail("too many calls in flight")
+            .retryable()
+    })?;
     dispatch(member, call, target, Some(permit)).await
 }
 
@@ -64,13 +63,12 @@ async fn dispatch(
     member: &Arc<Member>,
     mut call: Call,
     target: Option<&str>,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Permit>,
 ) -> Result<Reply, CallError> {
-    let token = call
-        .meta
-        .progress_token
-        .take()
-        .map(|token| Token::replace(&mut call, token));
+    call.meta.client_info.get_or_insert_with(own::client_info);
+    let logs = call.meta.log_level.is_some();
+    let token = call.meta.progress_token.take();
+    let token = token.map(|token| Token::replace(&mut call, token));
     let mut watch = Watch {
         member: Arc::clone(member),
         request_id: Arc::clone(&call.request_id),
@@ -81,39 +79,34 @@ async fn dispatch(
         _permit: permit,
     };
     let timeout = member.timeout(target);
-    let ceiling = watch.started + member.settings.timeout_ceiling.max(timeout);
-    let deadline = tokio::time::sleep(timeout);
-    tokio::pin!(deadline);
-    let reply = tokio::select! {
-        biased;
-        reply = member.upstream.call(call) => reply,
-        () = &mut deadline => Err(watch.timed_out()),
-    };
-    match reply {
+    let until = watch.started + timeout;
+    let reply = tokio::time::timeout_at(until, member.upstream.call(call)).await;
+    match reply.unwrap_or_else(|_| Err(watch.timed_out())) {
         Ok(Reply::End(end)) => {
             watch.ended(&end);
             Ok(Reply::End(end))
         }
         Ok(Reply::Stream(events)) => {
-            let sleep = Box::pin(tokio::time::sleep(timeout));
-            Ok(Reply::Stream(
-                Guarded {
-                    events,
-                    watch,
-                    token,
-                    timeout,
-                    ceiling,
-                    sleep,
-                }
-                .boxed(),
-            ))
+            let ceiling = watch.started + member.settings.timeout_ceiling.max(timeout);
+            // The same deadline goes on: the head of a stream is no progress.
+            let sleep = Box::pin(tokio::time::sleep_until(until));
+            let guarded = Guarded {
+                events,
+                watch,
+                token,
+                logs,
+                timeout,
+                ceiling,
+                sleep,
+            };
+            Ok(Reply::Stream(guarded.boxed()))
         }
         Err(error) => Err(watch.failed(error)),
     }
 }
 
 /// Refuses at once where a call could only hang.
-fn usable(member: &Member) -> Result<(), CallError> {
+pub(crate) fn usable(member: &Member) -> Result<(), CallError> {
     let refuse = |detail: &'static str| {
         let error = CallError::upstream(Kind::Unavailable, &member.name);
         let last = member.status.report().last_error;
@@ -153,7 +146,7 @@ struct Watch {
     target: Option<String>,
     started: Instant,
     finished: bool,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<Permit>,
 }
 
 impl Watch {
@@ -206,35 +199,53 @@ impl Drop for Watch {
     }
 }
 
-/// An upstream's stream under a timeout that progress extends.
+/// An upstream's stream under a timeout that progress extends, and only what belongs on it.
 struct Guarded {
     events: EventStream,
     watch: Watch,
     token: Option<Token>,
+    /// The caller set a log level.
+    logs: bool,
     timeout: Duration,
     ceiling: Instant,
     sleep: Pin<Box<Sleep>>,
 }
 
 impl Guarded {
-    fn notification(&mut self, event: &mut Event) {
+    /// Puts the caller's token back; `false` for what does not belong on this stream.
+    fn admit(&mut self, event: &mut Event) -> bool {
         let Event::Notification(notification) = event else {
-            return;
+            return true;
         };
-        if notification.method == method::PROGRESS {
-            let next = (Instant::now() + self.timeout).min(self.ceiling);
-            self.sleep.as_mut().reset(next);
-            let ours = notification
-                .params
-                .get(meta::PROGRESS_TOKEN)
-                .and_then(Raw::as_i64);
-            if let Some(token) = &self.token
-                && ours.and_then(|n| u64::try_from(n).ok()) == Some(token.ours)
-            {
+        match notification.method.as_str() {
+            method::PROGRESS => {
+                let said = notification
+                    .params
+                    .get(meta::PROGRESS_TOKEN)
+                    .and_then(Raw::as_i64);
+                let said = said.and_then(|n| u64::try_from(n).ok());
+                let Some(token) = self.token.as_ref().filter(|token| said == Some(token.ours))
+                else {
+                    return false;
+                };
                 notification
                     .params
                     .set(meta::PROGRESS_TOKEN, token.caller.clone());
+                let next = (Instant::now() + self.timeout).min(self.ceiling);
+                self.sleep.as_mut().reset(next);
+                true
             }
+            method::MESSAGE => self.logs,
+            // These belong on a subscription's stream or come from a client.
+            method::TOOLS_CHANGED
+            | method::PROMPTS_CHANGED
+            | method::RESOURCES_CHANGED
+            | method::RESOURCE_UPDATED
+            | method::TASK_STATUS
+            | method::ACKNOWLEDGED
+            | method::CANCELLED => false,
+            // An extension's; whoever exposes it knows what it means.
+            _ => true,
         }
     }
 }
@@ -246,22 +257,24 @@ impl Stream for Guarded {
         if self.watch.finished {
             return Poll::Ready(None);
         }
-        if let Poll::Ready(event) = self.events.poll_next_unpin(cx) {
-            return Poll::Ready(Some(match event {
+        while let Poll::Ready(event) = self.events.poll_next_unpin(cx) {
+            match event {
                 Some(Ok(mut event)) => {
-                    self.notification(&mut event);
+                    if !self.admit(&mut event) {
+                        continue;
+                    }
                     if let Event::End(end) = &event {
                         self.watch.ended(end);
                     }
-                    Ok(event)
+                    return Poll::Ready(Some(Ok(event)));
                 }
-                Some(Err(error)) => Err(self.watch.failed(error)),
+                Some(Err(error)) => return Poll::Ready(Some(Err(self.watch.failed(error)))),
                 None => {
                     let error = CallError::upstream(Kind::BadUpstream, &self.watch.member.name);
                     let error = error.detail("the stream ended without an answer");
-                    Err(self.watch.failed(error))
+                    return Poll::Ready(Some(Err(self.watch.failed(error))));
                 }
-            }));
+            }
         }
         if self.sleep.as_mut().poll(cx).is_ready() {
             let error = self.watch.timed_out();

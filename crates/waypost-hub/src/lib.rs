@@ -19,6 +19,7 @@ mod hop;
 pub mod hub;
 pub mod keys;
 pub mod lifecycle;
+pub mod limit;
 mod listen;
 pub mod member;
 pub mod naming;

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use globset::{Glob, GlobMatcher};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
 use waypost_wire::raw::Raw;
 
+use crate::limit::Limit;
 use crate::registry::{Era, Learned};
 use crate::status::{State, Status};
 use crate::upstream::Upstream;
@@ -30,7 +31,7 @@ pub struct Member {
     /// Whether a subscription to its list changes stands.
     followed: AtomicBool,
     listed: AtomicBool,
-    permits: Arc<Semaphore>,
+    permits: Arc<Limit>,
     allow: Vec<GlobMatcher>,
     deny: Vec<GlobMatcher>,
     timeouts: Vec<(GlobMatcher, Duration)>,
@@ -54,7 +55,7 @@ impl Member {
             learned: ArcSwapOption::empty(),
             followed: AtomicBool::new(false),
             listed: AtomicBool::new(false),
-            permits: Arc::new(Semaphore::new(settings.max_in_flight)),
+            permits: Limit::new(settings.max_in_flight),
             allow: matchers(&rules.allow),
             deny: matchers(&rules.deny),
             timeouts: timeouts
@@ -85,7 +86,7 @@ impl Member {
     }
 
     /// Whether it is known to speak the modern protocol.
-    pub fn is_modern(&self) -> bool {
+    pub(crate) fn is_modern(&self) -> bool {
         self.learned
             .load()
             .as_ref()
@@ -143,7 +144,7 @@ impl Member {
     }
 
     /// Room for the calls in flight.
-    pub(crate) fn permits(&self) -> &Arc<Semaphore> {
+    pub(crate) fn permits(&self) -> &Arc<Limit> {
         &self.permits
     }
 }

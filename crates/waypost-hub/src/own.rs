@@ -34,6 +34,11 @@ pub(crate) fn introduce(meta: &mut RequestMeta) {
 /// [`info`], made once: it goes into every result.
 static INFO: std::sync::LazyLock<Raw> = std::sync::LazyLock::new(info);
 
+/// Waypost's own `clientInfo`, for callers that gave none.
+pub(crate) fn client_info() -> Raw {
+    INFO.clone()
+}
+
 /// Rebuilds the parts of a result's `_meta` that belong to this hop: clients see Waypost's
 /// `serverInfo`, and which upstream answered.
 pub fn sign(result: &mut Object, upstream: Option<&str>) {

@@ -9,6 +9,7 @@
 )]
 
 mod fake;
+mod forwarding;
 mod listening;
 mod routing;
 mod supervising;

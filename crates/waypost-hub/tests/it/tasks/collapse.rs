@@ -270,17 +270,57 @@ async fn a_server_error_that_stays_is_passed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_that_does_not_arrive_is_tried_again() {
+async fn a_cancel_that_does_not_arrive_is_tried_again_for_a_minute() {
     let world = endless("", created());
-    world.fake.on(
-        "tasks/cancel",
-        [
-            Act::Fail(Kind::Unavailable),
-            super::kit::complete(json!({})),
-        ],
-    );
+    let mut acts = vec![Act::Fail(Kind::Unavailable); 7];
+    acts.push(super::kit::complete(json!({})));
+    world.fake.on("tasks/cancel", acts);
     drop(world.call(json!({})).await.unwrap());
-    world.fake.called("tasks/cancel", 2).await;
+    world.fake.called("tasks/cancel", 8).await;
+
+    let world = endless("", created());
+    world
+        .fake
+        .on("tasks/cancel", [Act::Fail(Kind::Unavailable)]);
+    drop(world.call(json!({})).await.unwrap());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let tries = world.fake.seen("tasks/cancel");
+    let span = tries[tries.len() - 1].at - tries[0].at;
+    let about_a_minute = Duration::from_secs(45)..=Duration::from_secs(60);
+    assert!(about_a_minute.contains(&span), "{span:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_over_by_itself_is_not_cancelled_any_more() {
+    let mut made = created();
+    made["ttlMs"] = json!(5000);
+    let world = endless("", made);
+    world
+        .fake
+        .on("tasks/cancel", [Act::Fail(Kind::Unavailable)]);
+    let start = Instant::now();
+    drop(world.call(json!({})).await.unwrap());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let tries = world.fake.seen("tasks/cancel");
+    assert!(tries.len() > 2, "{}", tries.len());
+    assert!(tries[tries.len() - 1].at - start < Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_a_process_that_is_gone_is_lost_and_the_next_one_left_alone() {
+    let world = endless("", created());
+    world.fake.run_as("child 1");
+    let waiting = world.call(json!({})).await.unwrap();
+    let leaving = world.call(json!({})).await.unwrap();
+    // It may give the same id to another caller's task.
+    world.fake.run_as("child 2");
+    let error = waiting.into_end().await.unwrap_err();
+    assert_eq!(error.kind, Kind::Unavailable);
+    assert!(error.to_string().contains("has ended"), "{error}");
+    drop(leaving);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!(world.fake.count("tasks/get"), 0);
+    assert_eq!(world.fake.count("tasks/cancel"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,7 +369,9 @@ async fn a_task_at_the_end_of_a_stream_is_waited_for_in_the_same_stream() {
         .fake
         .on("tools/call", [Act::Stream(vec![progress.clone()], made)]);
     world.fake.on("tasks/get", [done()]);
-    let mut events = stream(world.call(json!({})).await.unwrap());
+    let mut call = call(json!({}));
+    call.meta.log_level = Some(Raw::string("info"));
+    let mut events = stream(world.send(call).await.unwrap());
     let first = events.next().await.unwrap().unwrap();
     assert_eq!(first, Event::Notification(progress));
     let Some(Ok(Event::End(end))) = events.next().await else {

@@ -146,6 +146,7 @@ impl Upstream for Fake {
 
     fn call(&self, call: Call) -> CallFuture<'_> {
         let act = self.next(&call.method);
+        let token = call.meta.progress_token.clone();
         self.seen.lock().unwrap().push(Seen {
             at: Instant::now(),
             call,
@@ -154,7 +155,15 @@ impl Upstream for Fake {
         Box::pin(async move {
             match act {
                 Act::End(end) => Ok(Reply::End(end)),
-                Act::Stream(notifications, end) => {
+                Act::Stream(mut notifications, end) => {
+                    // Scripts do not know which token stands for their caller's.
+                    for notification in &mut notifications {
+                        if let Some(token) = &token
+                            && notification.params.contains("progressToken")
+                        {
+                            notification.params.set("progressToken", token.clone());
+                        }
+                    }
                     let events = notifications.into_iter().map(Event::Notification);
                     let events = events.chain([Event::End(end)]).map(Ok);
                     Ok(Reply::Stream(stream::iter(events).boxed()))

@@ -1,0 +1,56 @@
+//! How much may be in flight at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A bound on what is in flight. Nothing ever waits for room, so a counter is enough: a semaphore
+/// would take a lock that all cores share each time a permit is given back.
+#[derive(Debug)]
+pub struct Limit {
+    used: AtomicUsize,
+    most: usize,
+}
+
+/// Room for one; given back when dropped.
+#[derive(Debug)]
+pub struct Permit(Arc<Limit>);
+
+impl Limit {
+    /// A bound of `most`.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            used: AtomicUsize::new(0),
+            most,
+        })
+    }
+
+    /// Room for one, if there is any.
+    pub fn permit(self: &Arc<Self>) -> Option<Permit> {
+        if self.used.fetch_add(1, Ordering::Relaxed) < self.most {
+            return Some(Permit(Arc::clone(self)));
+        }
+        self.used.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_than_the_limit_are_given_out_and_each_comes_back() {
+        let limit = Limit::new(2);
+        let (first, second) = (limit.permit(), limit.permit());
+        assert!(first.is_some() && second.is_some() && limit.permit().is_none());
+        drop(first);
+        assert!(limit.permit().is_some());
+        assert!(Limit::new(0).permit().is_none());
+    }
+}
