@@ -34,7 +34,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 pub(crate) struct Wait {
     desk: Arc<Desk>,
     job: Arc<Job>,
-    remote: Remote,
+    /// Has the task at its upstream.
     guard: Guard,
     progress: Progress,
     /// When the task was made.
@@ -66,14 +66,19 @@ enum Close {
 
 impl Wait {
     /// A wait for a task that was just made; from here on it is cancelled when nobody waits.
-    pub(crate) fn begin(desk: &Arc<Desk>, job: Arc<Job>, task: &Task, progress: Progress) -> Self {
+    pub(crate) fn begin(
+        desk: &Arc<Desk>,
+        job: Arc<Job>,
+        remote: Remote,
+        task: &Task,
+        progress: Progress,
+    ) -> Self {
         TaskCollapsed {
             request_id: &job.call.request_id,
             upstream: &job.member.name,
             tool: &job.tool,
         }
         .emit();
-        let remote = Remote::new(&job.member, task.id.clone(), &job.call);
         let mut wait = Self::resume(desk, job, remote, progress, Instant::now());
         wait.note(task);
         wait
@@ -90,8 +95,7 @@ impl Wait {
         Self {
             desk: Arc::clone(desk),
             job,
-            guard: Guard::new(remote.clone(), &desk.background),
-            remote,
+            guard: Guard::new(remote, &desk.background),
             progress,
             born,
             ttl: None,
@@ -102,7 +106,7 @@ impl Wait {
 
     /// The task at its upstream.
     pub(crate) fn remote(&self) -> &Remote {
-        &self.remote
+        self.guard.remote()
     }
 
     /// The upstream was just given answers to these questions.
@@ -111,9 +115,9 @@ impl Wait {
         self.settling = Some(Settling { keys, until });
     }
 
-    /// Leaves the task alone.
-    pub(crate) fn let_go(self) {
-        self.guard.let_go();
+    /// Ends the wait; what becomes of the task is up to whoever gets the guard.
+    pub(crate) fn into_guard(self) -> Guard {
+        self.guard
     }
 
     /// Cancels the task.
@@ -156,12 +160,11 @@ impl Wait {
                 let Self {
                     desk,
                     job,
-                    remote,
                     guard,
                     born,
                     ..
                 } = self;
-                rounds::ask(&desk, &job, remote, guard, born, &task)
+                rounds::ask(&desk, &job, guard, born, &task)
             }
         }
     }
@@ -178,7 +181,7 @@ impl Wait {
                 return self.too_long(reason);
             }
             *polls += 1;
-            let Ok(look) = timeout_at(deadline, self.remote.get()).await else {
+            let Ok(look) = timeout_at(deadline, self.remote().get()).await else {
                 return self.too_long(reason);
             };
             match look {
@@ -192,6 +195,7 @@ impl Wait {
                     pause = schedule.wait(self.hint);
                 }
                 Ok(Look::Error(error)) if is_final(error.code()) => return self.lost(&error),
+                Ok(Look::Gone) => return Close::Lost(self.remote().gone()),
                 failed => {
                     let Some(backoff) = schedule.failed() else {
                         return self.unreachable(failed);
@@ -209,7 +213,13 @@ impl Wait {
         // Absent it says nothing new; `null` says that there is no end.
         if task.members.contains("ttlMs") {
             self.ttl = task.ttl;
+            self.guard.expires(self.expires());
         }
+    }
+
+    /// When the task is over by itself.
+    fn expires(&self) -> Option<Instant> {
+        self.ttl.and_then(|ttl| self.born.checked_add(ttl))
     }
 
     async fn tell(&mut self, task: &Task, notifier: &Notifier) {
@@ -219,8 +229,7 @@ impl Wait {
     }
 
     fn deadline(&self, give_up: Instant) -> (Instant, Reason) {
-        let expires = self.ttl.and_then(|ttl| self.born.checked_add(ttl));
-        match expires {
+        match self.expires() {
             Some(expires) if expires < give_up => (expires, Reason::Expired),
             _ => (give_up, Reason::MaxWait),
         }
@@ -261,7 +270,7 @@ impl Wait {
 
     fn completed(&self, task: &Task) -> Close {
         let Some(Ok(mut result)) = task.members.get("result").map(Raw::as_object) else {
-            return Close::Lost(self.remote.bad("completed a task without a result"));
+            return Close::Lost(self.remote().bad("completed a task without a result"));
         };
         say_complete(&mut result);
         Close::Over(End::Complete(result), Outcome::Completed)
@@ -270,7 +279,7 @@ impl Wait {
     fn failed(&self, task: &Task) -> Close {
         let Some(Ok(error)) = task.members.get("error").map(ErrorObject::parse) else {
             let message = task.status_message.as_deref().unwrap_or("no reason given");
-            return Close::Lost(self.remote.bad(format!("its task failed: {message}")));
+            return Close::Lost(self.remote().bad(format!("its task failed: {message}")));
         };
         Close::Over(End::Error(error), Outcome::Failed)
     }
@@ -284,7 +293,7 @@ impl Wait {
         }
         if self.job.call.method != method::TOOLS_CALL {
             // Only tools have results that are errors.
-            return Close::Lost(self.remote.bad(text));
+            return Close::Lost(self.remote().bad(text));
         }
         let content = serde_json::json!([{ "type": "text", "text": text }]);
         let members = [
@@ -320,7 +329,7 @@ impl Wait {
             "task lost"
         );
         let code = error.code();
-        Close::Lost(self.remote.bad(format!(
+        Close::Lost(self.remote().bad(format!(
             "no longer knows the task that it made of the call (code {code})"
         )))
     }
@@ -329,6 +338,7 @@ impl Wait {
         let answer = match look {
             Ok(Look::Error(error)) => Ok(End::Error(error)),
             Err(error) => Err(error),
+            Ok(Look::Gone) => Err(self.remote().gone()),
             Ok(Look::Task(_)) => Err(CallError::new(Kind::Internal, Origin::Gateway)),
         };
         Close::GiveUp(answer, Reason::Broken, Outcome::Lost)
@@ -337,7 +347,7 @@ impl Wait {
     fn log(&self, failed: &Result<Look, CallError>, failures: u32) {
         let error = match failed {
             Ok(Look::Error(error)) => format!("{}: {}", error.code(), error.message()),
-            Ok(Look::Task(_)) => return,
+            Ok(Look::Task(_) | Look::Gone) => return,
             Err(error) => error.to_string(),
         };
         PollFailed {

@@ -26,6 +26,9 @@ struct Drive {
     plan: Plan,
     /// The upstream demanded tasks, and the call was sent again with them.
     demanded: bool,
+    /// The process or session that the call was sent to last: a task is of that one, whatever
+    /// answers by now.
+    instance: Option<Arc<str>>,
     progress: Progress,
 }
 
@@ -49,6 +52,7 @@ pub(super) async fn start(desk: &Arc<Desk>, job: Job) -> Result<Reply, CallError
         desk: Arc::clone(desk),
         plan: policy::plan(facts(&job)),
         demanded: false,
+        instance: None,
         progress: Progress::new(job.call.meta.progress_token.clone()),
         job: Arc::new(job),
     };
@@ -90,7 +94,8 @@ fn facts(job: &Job) -> Facts {
 }
 
 impl Drive {
-    async fn send(&self) -> Result<Reply, CallError> {
+    async fn send(&mut self) -> Result<Reply, CallError> {
+        self.instance = self.job.member.upstream.instance();
         let mut call = self.job.call.clone();
         let declared = &call.meta.capabilities;
         call.meta.capabilities = if self.plan.declare {
@@ -160,13 +165,8 @@ impl Drive {
             self.desk.learn_task_only(member, tool);
         }
         if self.plan.on_task == OnTask::PassThrough {
-            wrap_created(
-                &self.desk.seals,
-                member,
-                tool,
-                &call.principal,
-                &mut created,
-            )?;
+            let instance = self.instance.as_deref();
+            wrap_created(&self.desk.seals, &self.job, instance, &mut created)?;
             TaskPassed {
                 request_id: &call.request_id,
                 upstream: &member.name,
@@ -179,15 +179,15 @@ impl Drive {
             CallError::upstream(Kind::BadUpstream, &member.name)
                 .detail("answered with a task that has no `taskId` or no known `status`")
         })?;
+        let remote = Remote::new(member, self.instance.clone(), task.id.clone(), call);
         if self.plan.on_task == OnTask::Refuse {
-            let remote = Remote::new(member, task.id, call);
             Guard::new(remote, &self.desk.background).cancel(Reason::Refused);
             return Err(CallError::upstream(Kind::BadUpstream, &member.name)
                 .detail("answered with a task although its tasks are refused; it was cancelled"));
         }
         // The wait is the call's last part: what was told so far goes with it.
         let progress = std::mem::replace(&mut self.progress, Progress::new(None));
-        let wait = Wait::begin(&self.desk, Arc::clone(&self.job), &task, progress);
+        let wait = Wait::begin(&self.desk, Arc::clone(&self.job), remote, &task, progress);
         Ok(Verdict::Wait(Box::new((wait, task))))
     }
 }

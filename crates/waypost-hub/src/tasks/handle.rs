@@ -115,19 +115,20 @@ impl Seals {
         self.tags(b"tool\0", tool)
     }
 
-    /// The handle of the upstream's task `id` for this caller. `tool` is the original name.
+    /// The handle of the upstream's task `id` for this caller. `instance` is the process or
+    /// session that made the task, where its tasks die with one; `tool` is the original name.
     ///
     /// # Errors
     /// [`Kind::BadUpstream`] for an id of more than 2,048 bytes.
     pub fn wrap(
         &self,
         member: &Member,
+        instance: Option<&str>,
         tool: &str,
         id: &str,
         principal: &Principal,
     ) -> Result<String, CallError> {
-        let instance = member.upstream.instance();
-        self.seal(&member.name, tool, id, instance.as_deref(), principal)
+        self.seal(&member.name, tool, id, instance, principal)
             .ok_or_else(|| {
                 CallError::upstream(Kind::BadUpstream, &member.name)
                     .detail(format!("its task id is longer than {LONGEST_ID} bytes"))

@@ -57,6 +57,7 @@ pub(crate) struct Failure {
 pub(crate) struct Ticket {
     parked: Arc<Parked>,
     id: RoundId,
+    turn: u64,
     answer: watch::Sender<Option<Answer>>,
     /// When the process that made the round forgets it; `None` for one of our own, which is
     /// known as used by being unknown.
@@ -66,6 +67,15 @@ pub(crate) struct Ticket {
 /// Waits for another's answer.
 #[derive(Debug)]
 pub(crate) struct Waiter(watch::Receiver<Option<Answer>>);
+
+/// A round that waits for its caller.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    parked: Arc<Parked>,
+    id: RoundId,
+    turn: u64,
+    claimed: oneshot::Receiver<()>,
+}
 
 /// Room for one more waiting round.
 #[derive(Debug)]
@@ -81,16 +91,23 @@ struct Table {
     /// Used rounds of other processes, oldest first.
     used: VecDeque<(Instant, RoundId)>,
     bytes: usize,
+    turns: u64,
 }
 
+/// A round may wait and be claimed several times. Each time is a turn of its own, so that
+/// whoever is late with an earlier one leaves the later alone.
 #[derive(Debug)]
 enum Slot {
     /// Waits for its caller. Dropping the sender tells the timer.
     Waiting {
+        turn: u64,
         _timer: oneshot::Sender<()>,
         _place: Place,
     },
-    Running(watch::Receiver<Option<Answer>>),
+    Running {
+        turn: u64,
+        answer: watch::Receiver<Option<Answer>>,
+    },
     Given(Answer, Option<Instant>),
     Used,
 }
@@ -112,25 +129,23 @@ impl Parked {
         Some(Place { _permit: permit })
     }
 
-    /// Lets a round wait. The receiver fails as soon as the round is claimed.
-    pub(crate) fn park(&self, id: RoundId, place: Place) -> oneshot::Receiver<()> {
+    /// Lets a round wait, for the first time or again.
+    pub(crate) fn park(self: &Arc<Self>, id: RoundId, place: Place) -> Waiting {
         let (timer, claimed) = oneshot::channel();
+        let mut table = self.table();
+        let turn = table.turn();
         let slot = Slot::Waiting {
+            turn,
             _timer: timer,
             _place: place,
         };
-        self.table().slots.insert(id, slot);
-        claimed
-    }
-
-    /// Takes a round that nobody came back for; `false` when somebody just did.
-    pub(crate) fn expire(&self, id: RoundId) -> bool {
-        let mut table = self.table();
-        let waiting = matches!(table.slots.get(&id), Some(Slot::Waiting { .. }));
-        if waiting {
-            table.slots.remove(&id);
+        table.slots.insert(id, slot);
+        Waiting {
+            parked: Arc::clone(self),
+            id,
+            turn,
+            claimed,
         }
-        waiting
     }
 
     /// Somebody came back with the state of a round. `foreign_until` is given for a round that
@@ -141,16 +156,18 @@ impl Parked {
         table.sweep(Instant::now());
         match table.slots.get(&id) {
             Some(Slot::Given(answer, _)) => Claim::Given(Arc::clone(answer)),
-            Some(Slot::Running(answer)) => Claim::Wait(Waiter(answer.clone())),
+            Some(Slot::Running { answer, .. }) => Claim::Wait(Waiter(answer.clone())),
             Some(Slot::Used) => Claim::Gone,
             None if foreign_until.is_none() => Claim::Gone,
             Some(Slot::Waiting { .. }) | None => {
-                let (answer, receiver) = watch::channel(None);
-                table.slots.insert(id, Slot::Running(receiver));
+                let (sender, answer) = watch::channel(None);
+                let turn = table.turn();
+                table.slots.insert(id, Slot::Running { turn, answer });
                 Claim::Yours(Ticket {
                     parked: Arc::clone(self),
                     id,
-                    answer,
+                    turn,
+                    answer: sender,
                     remember_until: foreign_until,
                 })
             }
@@ -171,6 +188,11 @@ impl Parked {
 // === impl Table ===
 
 impl Table {
+    fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
     fn give(&mut self, id: RoundId, answer: Answer, remember_until: Option<Instant>) {
         let bytes = size(&answer);
         self.slots.insert(id, Slot::Given(answer, remember_until));
@@ -247,12 +269,34 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut table = self.parked.table();
-        if matches!(table.slots.get(&self.id), Some(Slot::Running(_))) {
+        let ours = |slot: &Slot| matches!(slot, Slot::Running { turn, .. } if *turn == self.turn);
+        if table.slots.get(&self.id).is_some_and(ours) {
             table.slots.remove(&self.id);
             if let Some(until) = self.remember_until {
                 table.mark_used(self.id, until);
             }
         }
+    }
+}
+
+// === impl Waiting ===
+
+impl Waiting {
+    /// Resolves as soon as somebody comes back with the round's state.
+    pub(crate) async fn claimed(&mut self) {
+        // Only ever dropped: with the slot.
+        drop((&mut self.claimed).await);
+    }
+
+    /// Takes the round because nobody came back; `false` when somebody just did.
+    pub(crate) fn expire(&self) -> bool {
+        let mut table = self.parked.table();
+        let ours = |slot: &Slot| matches!(slot, Slot::Waiting { turn, .. } if *turn == self.turn);
+        let waiting = table.slots.get(&self.id).is_some_and(ours);
+        if waiting {
+            table.slots.remove(&self.id);
+        }
+        waiting
     }
 }
 
@@ -299,5 +343,50 @@ impl Failure {
             origin: error.origin.clone(),
             detail: detail.map_or_else(|| error.kind.to_string(), str::to_owned),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUND: RoundId = 7;
+
+    fn parked() -> (Arc<Parked>, Waiting) {
+        let parked = Parked::new(9);
+        let waiting = parked.park(ROUND, parked.place().unwrap());
+        (parked, waiting)
+    }
+
+    #[track_caller]
+    fn claim(parked: &Arc<Parked>) -> Ticket {
+        match parked.claim(ROUND, None) {
+            Claim::Yours(ticket) => ticket,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_claim_outlives_an_earlier_one_whose_round_was_put_back() {
+        let (parked, _) = parked();
+        let earlier = claim(&parked);
+        let _waiting = parked.park(ROUND, parked.place().unwrap());
+        let later = claim(&parked);
+        drop(earlier);
+        assert!(matches!(parked.claim(ROUND, None), Claim::Wait(_)));
+        later.give(&Err(CallError::unknown("x")));
+        assert!(matches!(parked.claim(ROUND, None), Claim::Given(_)));
+    }
+
+    #[tokio::test]
+    async fn a_late_timer_does_not_take_a_round_that_waits_again() {
+        let (parked, mut first) = parked();
+        let ticket = claim(&parked);
+        first.claimed().await;
+        let second = parked.park(ROUND, parked.place().unwrap());
+        drop(ticket);
+        assert!(!first.expire());
+        assert!(second.expire());
+        assert!(matches!(parked.claim(ROUND, None), Claim::Gone));
     }
 }

@@ -9,11 +9,11 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::{self, ResultType};
 
-use crate::call::{Call, CallHeaders, Principal};
+use crate::call::{Call, CallHeaders};
 use crate::error::{CallError, Kind};
 use crate::forward;
-use crate::member::Member;
 use crate::reply::{End, Event, Reply};
+use crate::tasks::Job;
 use crate::tasks::handle::{Opened, Seals};
 
 pub(crate) const TASK_ID: &str = "taskId";
@@ -67,16 +67,16 @@ pub(crate) async fn serve(
 /// Puts the handle into a `CreateTaskResult`; all else in it stays as it came.
 pub(crate) fn wrap_created(
     seals: &Seals,
-    member: &Member,
-    tool: &str,
-    principal: &Principal,
+    job: &Job,
+    instance: Option<&str>,
     created: &mut Object,
 ) -> Result<(), CallError> {
+    let Job { member, tool, call } = job;
     let id = created.string(TASK_ID).ok_or_else(|| {
         CallError::upstream(Kind::BadUpstream, &member.name)
             .detail("answered with a task that has no `taskId`")
     })?;
-    let handle = seals.wrap(member, tool, &id, principal)?;
+    let handle = seals.wrap(member, instance, tool, &id, &call.principal)?;
     created.set(TASK_ID, Raw::string(&handle));
     Ok(())
 }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -16,14 +18,13 @@ use crate::lifecycle::Tasks;
 use crate::member::Member;
 use crate::reply::End;
 use crate::tasks::event::{Reason, TaskCancelled};
+use crate::tasks::schedule::Backoff;
 
 /// A question about a task is answered from memory or not at all; the call's own timeout would
 /// be far too patient.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// `tasks/cancel` is tried so often.
-const CANCEL_TRIES: u32 = 3;
-/// The wait between the tries of `tasks/cancel`, times the number of the try.
-const CANCEL_PAUSE: Duration = Duration::from_millis(500);
+/// `tasks/cancel` is tried again for so long.
+const CANCEL_WITHIN: Duration = Duration::from_secs(60);
 
 /// A task at an upstream.
 #[derive(Clone, Debug)]
@@ -31,6 +32,9 @@ pub(crate) struct Remote {
     pub(crate) member: Arc<Member>,
     /// The upstream's id.
     pub(crate) id: String,
+    /// The process or session that made it, where tasks die with one. The next one may give the
+    /// same id to another caller's task.
+    pub(crate) instance: Option<Arc<str>>,
     /// A call with everything but method and params.
     frame: Call,
 }
@@ -41,11 +45,19 @@ pub(crate) enum Look {
     Task(Task),
     /// The upstream's error answer.
     Error(ErrorObject),
+    /// What had the task is gone, and the task with it.
+    Gone,
 }
 
 impl Remote {
-    /// The task `id` of `member`, spoken to in the name of the caller of `call`.
-    pub(crate) fn new(member: &Arc<Member>, id: String, call: &Call) -> Self {
+    /// The task `id` that `instance` of `member` has, spoken to in the name of the caller of
+    /// `call`.
+    pub(crate) fn new(
+        member: &Arc<Member>,
+        instance: Option<Arc<str>>,
+        id: String,
+        call: &Call,
+    ) -> Self {
         let mut meta = call.meta.clone();
         meta.capabilities = meta.capabilities.with_tasks();
         // They belong to the call: nobody listens for them on a poll.
@@ -64,12 +76,27 @@ impl Remote {
         Self {
             member: Arc::clone(member),
             id,
+            instance,
             frame,
         }
     }
 
+    /// Whether the process or session that had the task is gone.
+    fn is_gone(&self) -> bool {
+        self.instance != self.member.upstream.instance()
+    }
+
+    /// What a call whose task is gone gets.
+    pub(crate) fn gone(&self) -> CallError {
+        CallError::upstream(Kind::Unavailable, &self.member.name)
+            .detail("the process that worked on the task has ended, and the task with it")
+    }
+
     /// `tasks/get`.
     pub(crate) async fn get(&self) -> Result<Look, CallError> {
+        if self.is_gone() {
+            return Ok(Look::Gone);
+        }
         match self.send(method::TASKS_GET, None).await? {
             End::Error(error) => Ok(Look::Error(error)),
             // A server that gives the task's own type as `resultType` means the same.
@@ -86,23 +113,42 @@ impl Remote {
         &self,
         responses: Raw,
     ) -> Result<Result<(), ErrorObject>, CallError> {
+        if self.is_gone() {
+            return Err(self.gone());
+        }
         match self.send(method::TASKS_UPDATE, Some(responses)).await? {
             End::Error(error) => Ok(Err(error)),
             End::Complete(_) | End::Task(_) | End::InputRequired(_) => Ok(Ok(())),
         }
     }
 
-    /// `tasks/cancel`, tried again while the upstream cannot be reached. Cancelling twice is the
-    /// same as once.
-    pub(crate) async fn cancel(&self, reason: Reason) {
-        let mut answered = false;
-        for attempt in 1..=CANCEL_TRIES {
-            answered = self.send(method::TASKS_CANCEL, None).await.is_ok();
-            if answered || attempt == CANCEL_TRIES {
-                break;
+    /// `tasks/cancel`, tried at least once, and again while the upstream cannot be reached: until
+    /// the task has `expired` by itself, for at most a minute, not after `stop`. Cancelling twice
+    /// is the same as once.
+    pub(crate) async fn cancel(
+        &self,
+        reason: Reason,
+        expires: Option<Instant>,
+        stop: &CancellationToken,
+    ) {
+        let last = Instant::now() + CANCEL_WITHIN;
+        let last = expires.map_or(last, |expires| expires.min(last));
+        let mut backoff = Backoff::default();
+        let answered = loop {
+            if self.is_gone() {
+                return;
             }
-            tokio::time::sleep(CANCEL_PAUSE * attempt).await;
-        }
+            if self.send(method::TASKS_CANCEL, None).await.is_ok() {
+                break true;
+            }
+            let next = backoff.failed().map(|wait| Instant::now() + wait);
+            let Some(next) = next.filter(|next| *next < last) else {
+                break false;
+            };
+            if stop.run_until_cancelled(sleep_until(next)).await.is_none() {
+                break false;
+            }
+        };
         TaskCancelled {
             request_id: &self.frame.request_id,
             upstream: &self.member.name,
@@ -133,13 +179,11 @@ impl Remote {
             let reply = Box::pin(forward::send_own(&self.member, call)).await?;
             reply.into_end().await
         };
-        tokio::time::timeout(PATIENCE, answer)
-            .await
-            .unwrap_or_else(|_| {
-                let seconds = PATIENCE.as_secs();
-                Err(CallError::upstream(Kind::Timeout, &self.member.name)
-                    .detail(format!("no answer to `{method}` within {seconds} s")))
-            })
+        timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
+            let seconds = PATIENCE.as_secs();
+            Err(CallError::upstream(Kind::Timeout, &self.member.name)
+                .detail(format!("no answer to `{method}` within {seconds} s")))
+        })
     }
 }
 
@@ -147,8 +191,11 @@ impl Remote {
 /// caller's leaving included, must not leave work behind that nobody wants.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    remote: Option<Remote>,
-    reason: Reason,
+    remote: Remote,
+    /// `None` once the task is not to be cancelled any more.
+    reason: Option<Reason>,
+    /// When the task is over by itself.
+    expires: Option<Instant>,
     background: Tasks,
 }
 
@@ -156,33 +203,45 @@ impl Guard {
     /// Watches over a task.
     pub(crate) fn new(remote: Remote, background: &Tasks) -> Self {
         Self {
-            remote: Some(remote),
-            reason: Reason::CallerGone,
+            remote,
+            reason: Some(Reason::CallerGone),
+            expires: None,
             background: background.clone(),
         }
     }
 
+    /// The task.
+    pub(crate) fn remote(&self) -> &Remote {
+        &self.remote
+    }
+
+    /// Says when the task is over by itself, as far as known.
+    pub(crate) fn expires(&mut self, at: Option<Instant>) {
+        self.expires = at;
+    }
+
     /// The task is over, or somebody else looks after it.
     pub(crate) fn let_go(mut self) {
-        self.remote = None;
+        self.reason = None;
     }
 
     /// Cancels the task.
     pub(crate) fn cancel(mut self, reason: Reason) {
-        self.reason = reason;
+        self.reason = Some(reason);
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(remote) = self.remote.take() else {
+        let Some(reason) = self.reason else {
             return;
         };
-        let reason = self.reason;
+        let (remote, expires) = (self.remote.clone(), self.expires);
         // Outside a runtime the process is ending; there is nobody left to send anything.
         if tokio::runtime::Handle::try_current().is_ok() {
-            self.background
-                .spawn(|_| async move { remote.cancel(reason).await });
+            self.background.spawn(move |stop| async move {
+                remote.cancel(reason, expires, &stop).await;
+            });
         }
     }
 }

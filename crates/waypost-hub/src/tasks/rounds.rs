@@ -30,7 +30,6 @@ pub(crate) const INPUT_RESPONSES: &str = "inputResponses";
 pub(crate) fn ask(
     desk: &Arc<Desk>,
     job: &Job,
-    remote: Remote,
     guard: Guard,
     born: Instant,
     task: &Object,
@@ -43,8 +42,8 @@ pub(crate) fn ask(
     let round = Round {
         id: rand::random(),
         issuer: desk.issuer,
-        task: remote.id.clone(),
-        instance: remote.member.upstream.instance().map(|i| i.to_string()),
+        task: guard.remote().id.clone(),
+        instance: guard.remote().instance.as_deref().map(str::to_owned),
         born_ms: now_ms().saturating_sub(millis(born.elapsed())),
     };
     let id = round.id;
@@ -60,8 +59,7 @@ pub(crate) fn ask(
         return Err(CallError::new(Kind::Internal, Origin::Gateway));
     };
     let keys = keys_of(requests);
-    guard.let_go();
-    park(desk, id, place, remote, keys);
+    park(desk, id, place, guard, keys);
     Ok(End::InputRequired(Object::from_iter([
         ("resultType", Raw::string("input_required")),
         (INPUT_REQUESTS, requests.clone()),
@@ -96,7 +94,8 @@ pub(crate) fn resume(
             if instance.as_deref() != round.instance.as_deref() {
                 return Err(CallError::unknown_task());
             }
-            Ok(go_on(desk, job, round, ticket, responses))
+            let remote = Remote::new(&job.member, instance, round.task.clone(), &job.call);
+            Ok(go_on(desk, job, remote, round, ticket, responses))
         }
     }
 }
@@ -104,6 +103,7 @@ pub(crate) fn resume(
 fn go_on(
     desk: &Arc<Desk>,
     job: Job,
+    remote: Remote,
     round: &Round,
     ticket: Ticket,
     responses: Option<Raw>,
@@ -111,7 +111,6 @@ fn go_on(
     let age = Duration::from_millis(now_ms().saturating_sub(round.born_ms));
     let now = Instant::now();
     let born = now.checked_sub(age).unwrap_or(now);
-    let remote = Remote::new(&job.member, round.task.clone(), &job.call);
     let progress = Progress::new(job.call.meta.progress_token.clone());
     // From here on the task is cancelled when this caller leaves, even before the first poll.
     let wait = Wait::resume(desk, Arc::new(job), remote, progress, born);
@@ -174,29 +173,29 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
         wait.cancel(Reason::Full);
         return;
     };
-    let remote = wait.remote().clone();
-    wait.let_go();
-    park(desk, id, place, remote, Vec::new());
-    // It finds the round waiting again and leaves it so.
+    park(desk, id, place, wait.into_guard(), Vec::new());
+    // The round waits again, or somebody has it by now: either is none of the ticket's.
     drop(ticket);
 }
 
 /// `keys` are those of the questions; none stands for any.
-fn park(desk: &Arc<Desk>, id: RoundId, place: Place, remote: Remote, keys: Vec<String>) {
-    let claimed = desk.parked.park(id, place);
-    let parked = Arc::clone(&desk.parked);
+fn park(desk: &Arc<Desk>, id: RoundId, place: Place, guard: Guard, keys: Vec<String>) {
+    let mut waiting = desk.parked.park(id, place);
     let patience = desk.times.input_wait;
     desk.background.spawn(|stop| async move {
         tokio::select! {
             // The state outlives this process: whoever comes next may take the answer.
             () = stop.cancelled() => {}
-            _ = claimed => {}
+            // Whoever claimed it has a guard of its own.
+            () = waiting.claimed() => {}
             () = tokio::time::sleep(patience) => {
-                if parked.expire(id) && is_still_asked(&remote, &keys).await {
-                    remote.cancel(Reason::InputWait).await;
+                if waiting.expire() && is_still_asked(guard.remote(), &keys).await {
+                    guard.cancel(Reason::InputWait);
+                    return;
                 }
             }
         }
+        guard.let_go();
     });
 }
 
@@ -210,7 +209,7 @@ async fn is_still_asked(remote: &Remote, keys: &[String]) -> bool {
             task.status == Status::InputRequired
                 && (keys.is_empty() || open.iter().any(|key| keys.contains(key)))
         }
-        Ok(Look::Error(_)) => false,
+        Ok(Look::Error(_) | Look::Gone) => false,
         Err(_) => true,
     }
 }

@@ -7,11 +7,11 @@ use waypost_config::config::TaskTimes;
 
 /// Up to here the time between polls doubles for an upstream that gives no `pollIntervalMs`.
 const UNHINTED: Duration = Duration::from_secs(5);
-/// The wait after the first failed poll; it doubles from failure to failure.
+/// The wait after the first failure; it doubles from failure to failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-/// The longest wait after a failed poll.
+/// The longest wait after a failure.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
-/// So many polls in a row may fail before the task counts as lost: about a minute.
+/// So many tries in a row may fail before the upstream is given up: about a minute.
 const FAILURES: u32 = 10;
 /// How far a wait is moved at random, so that many calls do not poll in step.
 const JITTER: f64 = 0.1;
@@ -22,8 +22,30 @@ pub(crate) struct Schedule {
     least: Duration,
     most: Duration,
     next: Duration,
+    backoff: Backoff,
+}
+
+/// The times between tries that fail.
+#[derive(Debug, Default)]
+pub(crate) struct Backoff {
     failures: u32,
 }
+
+// === impl Backoff ===
+
+impl Backoff {
+    /// The wait after a try that failed; `None` when it was one too many.
+    pub(crate) fn failed(&mut self) -> Option<Duration> {
+        self.failures += 1;
+        if self.failures > FAILURES {
+            return None;
+        }
+        let doubled = FIRST_BACKOFF.saturating_mul(1 << (self.failures - 1));
+        Some(jittered(doubled.min(LONGEST_BACKOFF)))
+    }
+}
+
+// === impl Schedule ===
 
 impl Schedule {
     /// Begins with the first wait.
@@ -32,7 +54,7 @@ impl Schedule {
             least: times.poll_least,
             most: times.poll_most.max(times.poll_least),
             next: times.poll_first,
-            failures: 0,
+            backoff: Backoff::default(),
         }
     }
 
@@ -46,22 +68,17 @@ impl Schedule {
 
     /// The wait after a poll that failed; `None` when it was one too many.
     pub(crate) fn failed(&mut self) -> Option<Duration> {
-        self.failures += 1;
-        if self.failures > FAILURES {
-            return None;
-        }
-        let doubled = FIRST_BACKOFF.saturating_mul(1 << (self.failures - 1));
-        Some(jittered(doubled.min(LONGEST_BACKOFF)).max(self.least))
+        Some(self.backoff.failed()?.max(self.least))
     }
 
     /// A poll was answered.
     pub(crate) fn answered(&mut self) {
-        self.failures = 0;
+        self.backoff = Backoff::default();
     }
 
     /// How many polls failed in a row.
     pub(crate) fn failures(&self) -> u32 {
-        self.failures
+        self.backoff.failures
     }
 
     /// When to poll after `wait`. Where that would be past the deadline, there is one last look

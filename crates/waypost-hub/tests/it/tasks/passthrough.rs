@@ -275,6 +275,24 @@ async fn a_task_of_a_process_that_is_gone_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_handle_names_the_process_that_the_call_was_sent_to() {
+    let world = World::new();
+    world.fake.run_as("child 1");
+    let Act::End(made) = task(created()) else {
+        panic!()
+    };
+    world.fake.on("tools/call", [Act::Stream(Vec::new(), made)]);
+    let reply = world.call(tasks()).await.unwrap();
+    // A slow reader sees the task only when its process is gone.
+    world.fake.run_as("child 2");
+    let end = reply.into_end().await.unwrap();
+    let handle = result(&end)["taskId"].as_str().unwrap().to_owned();
+    world.fake.on("tasks/get", [done()]);
+    let answer = world.tasks("tasks/get", "ann", id(&handle)).await;
+    is_unknown(answer, "of a process that is gone");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_upstreams_own_unknown_task_passes() {
     let world = World::new();
     let handle = handle(&world).await;
