@@ -17,13 +17,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_config::Config;
 use waypost_hub::hub::Hub;
-use waypost_hub::lifecycle::Tasks;
 
 use crate::admin::{self, Admin};
 use crate::assemble::{Assembled, assemble};
 use crate::exit::Fatal;
-use crate::runtime::{Connections, Core, bind};
-use crate::stack;
+use crate::runtime::{Core, Door, bind};
+use crate::stack::Stack;
 
 pub use crate::runtime::Shares;
 
@@ -198,8 +197,8 @@ impl Control {
 struct Running {
     addresses: Addresses,
     assembled: Assembled,
-    connections: Connections,
-    admin: Connections,
+    clients: Door,
+    operators: Door,
     draining: CancellationToken,
     cores: Vec<Core>,
     cores_end: CancellationToken,
@@ -223,40 +222,38 @@ impl Running {
         let hub = &assembled.hub;
         hub.start().await;
         let draining = CancellationToken::new();
-        let connections = Connections::new(
-            stack::http(config, addresses.0, hub),
-            Tasks::default(),
-            config.limits.connections,
-        );
+        let clients = Door::new(config.limits.connections);
+        let operators = Door::new(ADMIN_CONNECTIONS);
         let facts = Admin {
             hub: Arc::clone(hub),
             metrics: metrics.clone(),
             draining: draining.clone(),
         };
         let routes = admin::routes(facts, admin::guard(config));
-        let admin_connections = Connections::new(routes, Tasks::default(), ADMIN_CONNECTIONS);
         let background = &assembled.background;
         for listener in admin {
-            let connections = admin_connections.clone();
-            admin_connections.spawn_here(|_| connections.accept(listener));
+            let connections = operators.to(routes.clone());
+            operators.spawn_here(|_| connections.accept(listener));
         }
         background.spawn(|stop| admin::metrics::upkeep(metrics, stop));
         let cores_end = CancellationToken::new();
+        let stack = Stack::new(config, addresses.0, hub);
+        let make = || clients.to(stack.http());
         let cores = match (shares, mcp) {
-            (Shares::Own, listeners) => Core::own(listeners, &connections, &cores_end),
+            (Shares::Own, listeners) => Core::own(listeners, make, &cores_end),
             (Shares::Dealt, listeners) => listeners
                 .into_iter()
                 .next()
                 .ok_or_else(|| io::Error::other("no socket"))
-                .and_then(|one| Core::dealt(one, count, &connections, &cores_end)),
+                .and_then(|one| Core::dealt(one, count, make, &cores_end)),
         };
         let cores = cores.context("cannot start a core")?;
         tracing::info!(mcp = %addresses.0, admin = %addresses.1, cores = count, "listening");
         Ok(Self {
             addresses,
             assembled,
-            connections,
-            admin: admin_connections,
+            clients,
+            operators,
             draining,
             cores,
             cores_end,
@@ -267,8 +264,8 @@ impl Running {
     async fn end(self, grace: Duration, hurry: &CancellationToken) -> bool {
         let Self {
             assembled,
-            connections,
-            admin,
+            clients,
+            operators,
             draining,
             cores,
             cores_end,
@@ -277,10 +274,10 @@ impl Running {
         let last = Instant::now() + grace + CHILDREN;
         draining.cancel();
         // Whatever becomes of the waits below, nothing new is accepted.
-        connections.stop_signal().cancel();
+        clients.stop_signal().cancel();
         // Streams without end get their graceful one; then only real work is left.
         assembled.hub.begin_drain();
-        let drained = hurry.run_until_cancelled(connections.drain(grace)).await;
+        let drained = hurry.run_until_cancelled(clients.drain(grace)).await;
         // The children are asked to leave only now: calls were still using them.
         let background = assembled.background;
         background.stop_signal().cancel();
@@ -288,7 +285,7 @@ impl Running {
         let children = background.drain(left);
         let children = hurry.run_until_cancelled(children).await;
         assembled.database.close().await;
-        admin.drain(Duration::ZERO).await;
+        operators.drain(Duration::ZERO).await;
         cores_end.cancel();
         for core in cores {
             core.join();

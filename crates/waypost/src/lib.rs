@@ -1,6 +1,6 @@
 //! Waypost, the program: command line, assembly, runtimes, admin listener, shutdown.
 //!
-//! [`stack`] shows in what order things happen to a request, `assemble` what is made from the
+//! `stack` shows in what order things happen to a request, `assemble` what is made from the
 //! configuration, `runtime` which thread does what, and [`daemon`] is all of it as one value.
 
 mod admin;
@@ -10,11 +10,12 @@ pub mod cli;
 pub mod daemon;
 mod demo;
 pub mod exit;
+mod identify;
 mod keys;
 mod logging;
 mod output;
 mod runtime;
 mod serve;
 mod signal;
-pub mod stack;
+mod stack;
 pub mod walkthrough;

@@ -11,5 +11,5 @@ mod core;
 
 pub use self::bind::Shares;
 pub(crate) use self::bind::bind;
-pub(crate) use self::connection::Connections;
+pub(crate) use self::connection::{Answers, Door};
 pub(crate) use self::core::Core;

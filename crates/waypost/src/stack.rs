@@ -5,21 +5,16 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderName, HeaderValue, Request, StatusCode};
+use http::{HeaderValue, StatusCode};
+use http_body::Body;
 use tower::util::BoxCloneSyncService;
-use tower::{ServiceBuilder, service_fn};
+use tower::{BoxError, ServiceBuilder, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::request_id::{
-    MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
-};
-use tower_http::trace::TraceLayer;
-use tracing::Span;
 use waypost_config::Config;
 use waypost_front::{Calls, Parts, Views};
 use waypost_hub::call::{Call, View};
@@ -32,44 +27,59 @@ use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::message;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+use crate::identify::IdentifyLayer;
+use crate::runtime::Answers;
 
 /// Longest wait for a whole request body, once its head is there.
 const BODY: Duration = Duration::from_secs(30);
 
-/// The HTTP seam: decided with the head of the request alone. `listen` is the address bound.
-pub fn http(config: &Config, listen: SocketAddr, hub: &Arc<Hub>) -> Router {
-    let everything = ServiceBuilder::new()
-        // First, so that every line and every refusal can be found again.
-        .layer(SetRequestIdLayer::new(REQUEST_ID, Ids::default()))
-        .layer(PropagateRequestIdLayer::new(REQUEST_ID))
-        .layer(
-            TraceLayer::new_for_http()
-                .make_span_with(span)
-                // The front and the audit have lines of their own for all of these.
-                .on_request(())
-                .on_response(())
-                .on_body_chunk(())
-                .on_eos(())
-                .on_failure(()),
-        )
-        // One bad request is not an outage.
-        .layer(CatchPanicLayer::custom(panicked))
-        // Over the limit it is refused at once and before any work: a queue would only hide the
-        // overload. An answer counts until its last byte.
-        .layer(InFlightLayer::new(config.limits.in_flight))
-        // Cheap, needs headers only, and spares strangers' pages the sight of everything below.
-        .layer(OriginGuardLayer::new(listen, &config.front));
-    // Only for endpoints: a client that looks for OAuth gets its 404 without a key.
-    let endpoints = ServiceBuilder::new()
-        // Who it is, for everything below.
-        .layer(AuthenticateLayer::new(&config.auth.keys));
-    // No deadline for the first byte here: a caller that takes only JSON gets it with its answer,
-    // and that may take as long as the call may.
-    // The size of a body is the front's to check, which knows what answer a client understands.
-    waypost_front::routes(parts(config, hub))
-        .route_layer(endpoints)
-        .layer(everything)
+/// Makes both seams, for each core its own: whatever a request clones on its way is counted, and
+/// cores that count in one place wait for each other. Only the limit is one for all.
+#[derive(Debug)]
+pub(crate) struct Stack {
+    config: Arc<Config>,
+    listen: SocketAddr,
+    hub: Arc<Hub>,
+    in_flight: InFlightLayer,
+}
+
+impl Stack {
+    /// `listen` is the address that was bound.
+    pub(crate) fn new(config: &Arc<Config>, listen: SocketAddr, hub: &Arc<Hub>) -> Self {
+        Self {
+            config: Arc::clone(config),
+            listen,
+            hub: Arc::clone(hub),
+            in_flight: InFlightLayer::new(config.limits.in_flight),
+        }
+    }
+
+    /// The HTTP seam: decided with the head of the request alone.
+    pub(crate) fn http<B>(&self) -> impl Answers<B>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        let config = &self.config;
+        // Only for endpoints: a client that looks for OAuth gets its 404 without a key.
+        let endpoints = ServiceBuilder::new()
+            // Who it is, for everything below.
+            .layer(AuthenticateLayer::new(&config.auth.keys));
+        // No deadline for the first byte here: a caller that takes only JSON gets it with its
+        // answer, and that may take as long as the call may.
+        // The size of a body is the front's to check, which knows what answer a client understands.
+        let front = waypost_front::routes(parts(config, &self.hub)).route_layer(endpoints);
+        ServiceBuilder::new()
+            // First, so that every line and every refusal can be found again.
+            .layer(IdentifyLayer::new())
+            // One bad request is not an outage.
+            .layer(CatchPanicLayer::custom(panicked))
+            // Over the limit it is refused at once and before any work: a queue would only hide the
+            // overload. An answer counts until its last byte.
+            .layer(self.in_flight.clone())
+            // Cheap, needs headers only, and spares strangers' pages the sight of everything below.
+            .layer(OriginGuardLayer::new(self.listen, &config.front))
+            .service(front)
+    }
 }
 
 /// The call seam: decided with the method, the target and the caller. A call's deadline is the
@@ -102,37 +112,6 @@ fn views(hub: &Arc<Hub>) -> Views {
         let view = View::Upstream(name.into());
         hub.shows_view(&view).then_some(view)
     })
-}
-
-/// Every line that is written while a request is worked on carries its id.
-fn span<B>(request: &Request<B>) -> Span {
-    let id = request.headers().get(REQUEST_ID);
-    let request_id = id.and_then(|id| id.to_str().ok()).unwrap_or_default();
-    tracing::info_span!("request", request_id)
-}
-
-/// Ids that are short, new and cheap: a number that counts, behind one that tells processes apart.
-#[derive(Clone, Debug)]
-struct Ids {
-    process: u32,
-    next: Arc<AtomicU64>,
-}
-
-impl Default for Ids {
-    fn default() -> Self {
-        Self {
-            process: rand::random(),
-            next: Arc::default(),
-        }
-    }
-}
-
-impl MakeRequestId for Ids {
-    fn make_request_id<B>(&mut self, _: &Request<B>) -> Option<RequestId> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let id = format!("{:08x}-{number:x}", self.process);
-        Some(RequestId::new(HeaderValue::try_from(id).ok()?))
-    }
 }
 
 /// What was said in panic is for the log.

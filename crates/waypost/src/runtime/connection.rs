@@ -1,21 +1,23 @@
 //! One client connection after the other.
 
+use std::convert::Infallible;
 use std::io::{self, Write as _};
 use std::net::TcpListener as StdListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::Router;
-use http::Request;
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tower::util::Oneshot;
+use tower::{BoxError, Service, ServiceExt as _};
 use waypost_hub::lifecycle::Tasks;
 
 /// Longest wait for the head of a request. It also runs between two requests, and clients keep
@@ -29,22 +31,54 @@ const BREATHER: Duration = Duration::from_millis(100);
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\n\
     retry-after: 1\r\ncontent-length: 0\r\n\r\n";
 
-/// Serves connections, on whichever runtime accepts them. Clones share the cap and the stop.
+/// What answers the requests of a connection: any service that hyper can serve.
+pub(crate) trait Answers<B>:
+    Service<Request<B>, Response = Response<Self::Body>, Error = Infallible, Future: Send + 'static>
+    + Clone
+    + Send
+    + 'static
+{
+    type Body: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static;
+}
+
+impl<S, B, R> Answers<B> for S
+where
+    S: Service<Request<B>, Response = Response<R>, Error = Infallible>,
+    S: Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Body = R;
+}
+
+/// How many connections there may be, and until when. Clones are one door.
 #[derive(Clone, Debug)]
-pub(crate) struct Connections {
-    router: Router,
+pub(crate) struct Door {
     tasks: Tasks,
     permits: Arc<Semaphore>,
 }
 
-impl Connections {
-    /// At most `cap` connections at once; `tasks` ends them.
-    pub(crate) fn new(router: Router, tasks: Tasks, cap: usize) -> Self {
-        let permits = Arc::new(Semaphore::new(cap.min(Semaphore::MAX_PERMITS)));
+/// Serves connections that come through a door, on whichever runtime accepts them.
+#[derive(Clone, Debug)]
+pub(crate) struct Connections<S> {
+    door: Door,
+    service: S,
+}
+
+impl Door {
+    /// At most `cap` connections at once.
+    pub(crate) fn new(cap: usize) -> Self {
         Self {
-            router,
-            tasks,
-            permits,
+            tasks: Tasks::default(),
+            permits: Arc::new(Semaphore::new(cap.min(Semaphore::MAX_PERMITS))),
+        }
+    }
+
+    /// Connections through this door.
+    pub(crate) fn to<S: Answers<Incoming>>(&self, service: S) -> Connections<S> {
+        Connections {
+            door: self.clone(),
+            service,
         }
     }
 
@@ -66,18 +100,24 @@ impl Connections {
     {
         self.tasks.spawn_here(work);
     }
+}
+
+impl<S: Answers<Incoming>> Connections<S> {
+    pub(super) fn door(&self) -> &Door {
+        &self.door
+    }
 
     /// Accepts until the stop signal.
     pub(crate) async fn accept(self, listener: StdListener) {
         let each = |stream| self.serve(stream);
-        if let Err(error) = accept(listener, &self.stop_signal(), each).await {
+        if let Err(error) = accept(listener, &self.door.stop_signal(), each).await {
             tracing::error!(%error, "cannot accept connections");
         }
     }
 
     /// Serves one connection in the background of the runtime it is called on.
     pub(crate) fn serve(&self, stream: TcpStream) {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.door.permits).try_acquire_owned() else {
             metrics::counter!("waypost_connections_refused_total").increment(1);
             // Best effort: a fresh socket takes so few bytes at once, without waiting.
             drop(stream.into_std().and_then(|mut stream| stream.write(BUSY)));
@@ -85,9 +125,9 @@ impl Connections {
         };
         // Small frames must not wait for each other. Fails only for a connection already gone.
         drop(stream.set_nodelay(true));
-        let router = self.router.clone();
-        self.tasks
-            .spawn_here(|stop| serve(stream, router, stop, permit));
+        let service = self.service.clone();
+        self.door
+            .spawn_here(|stop| serve(stream, service, stop, permit));
     }
 }
 
@@ -124,15 +164,15 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 /// The permit is held until the last byte of the last answer.
-async fn serve(
+async fn serve<S: Answers<Incoming>>(
     stream: TcpStream,
-    router: Router,
+    service: S,
     stop: CancellationToken,
     _permit: OwnedSemaphorePermit,
 ) {
     let asked = Arc::new(AtomicBool::new(false));
     let service = Asked {
-        inner: TowerToHyperService::new(router),
+        inner: service,
         asked: Arc::clone(&asked),
     };
     let connection = http1::Builder::new()
@@ -156,19 +196,19 @@ async fn serve(
     }
 }
 
-/// Remembers that there was a request.
-struct Asked {
-    inner: TowerToHyperService<Router>,
+/// The service of one connection; remembers that there was a request.
+struct Asked<S> {
+    inner: S,
     asked: Arc<AtomicBool>,
 }
 
-impl Service<Request<Incoming>> for Asked {
-    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
-    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
-    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+impl<S: Answers<Incoming>> hyper::service::Service<Request<Incoming>> for Asked<S> {
+    type Response = S::Response;
+    type Error = Infallible;
+    type Future = Oneshot<S, Request<Incoming>>;
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Relaxed);
-        self.inner.call(request)
+        self.inner.clone().oneshot(request)
     }
 }

@@ -4,13 +4,14 @@ use std::io;
 use std::net::TcpListener;
 use std::thread::{self, JoinHandle};
 
+use hyper::body::Incoming;
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use waypost_upstream::core_local::set_core;
 
-use super::connection::{Connections, accept};
+use super::connection::{Answers, Connections, accept};
 
 /// Connections that wait for a busy core; then the kernel's backlog fills.
 const DEALT_QUEUE: usize = 64;
@@ -27,33 +28,33 @@ enum Share {
 pub(crate) struct Core(JoinHandle<()>);
 
 impl Core {
-    /// Starts one core per listener.
-    pub(crate) fn own(
+    /// Starts one core per listener; `make` makes what each serves.
+    pub(crate) fn own<S: Answers<Incoming>>(
         listeners: Vec<TcpListener>,
-        connections: &Connections,
+        make: impl Fn() -> Connections<S>,
         end: &CancellationToken,
     ) -> io::Result<Vec<Self>> {
         let listeners = listeners.into_iter().enumerate();
         listeners
-            .map(|(index, listener)| Self::start(index, Share::Own(listener), connections, end))
+            .map(|(index, listener)| Self::start(index, Share::Own(listener), make(), end))
             .collect()
     }
 
     /// Starts `count` cores and deals the connections of `listener` out to them, in turn, from
     /// the runtime of the caller.
-    pub(crate) fn dealt(
+    pub(crate) fn dealt<S: Answers<Incoming>>(
         listener: TcpListener,
         count: usize,
-        connections: &Connections,
+        make: impl Fn() -> Connections<S>,
         end: &CancellationToken,
     ) -> io::Result<Vec<Self>> {
         let (hands, shares): (Vec<_>, Vec<_>) =
             (0..count).map(|_| mpsc::channel(DEALT_QUEUE)).unzip();
         let shares = shares.into_iter().enumerate();
         let cores = shares
-            .map(|(index, share)| Self::start(index, Share::Dealt(share), connections, end))
+            .map(|(index, share)| Self::start(index, Share::Dealt(share), make(), end))
             .collect();
-        connections.spawn_here(|stop| async move {
+        make().door().spawn_here(|stop| async move {
             if let Err(error) = deal(listener, &stop, &hands).await {
                 tracing::error!(%error, "cannot accept connections");
             }
@@ -61,13 +62,13 @@ impl Core {
         cores
     }
 
-    fn start(
+    fn start<S: Answers<Incoming>>(
         index: usize,
         share: Share,
-        connections: &Connections,
+        connections: Connections<S>,
         end: &CancellationToken,
     ) -> io::Result<Self> {
-        let (connections, end) = (connections.clone(), end.clone());
+        let end = end.clone();
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let thread = thread::Builder::new().name(format!("waypost-core-{index}"));
         let work = move || {
@@ -123,8 +124,11 @@ async fn deal(
     .await
 }
 
-async fn take(mut share: mpsc::Receiver<std::net::TcpStream>, connections: &Connections) {
-    let stop = connections.stop_signal();
+async fn take<S: Answers<Incoming>>(
+    mut share: mpsc::Receiver<std::net::TcpStream>,
+    connections: &Connections<S>,
+) {
+    let stop = connections.door().stop_signal();
     loop {
         let stream = tokio::select! {
             stream = share.recv() => stream,

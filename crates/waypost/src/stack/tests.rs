@@ -1,4 +1,5 @@
 use axum::body::Body;
+use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -67,20 +68,20 @@ impl Store for Forgetful {
     }
 }
 
-async fn router(yaml: &str) -> Router {
-    let config = waypost_config::parse_str(yaml).unwrap().config;
+async fn stack(yaml: &str) -> Stack {
+    let config = Arc::new(waypost_config::parse_str(yaml).unwrap().config);
     let member = |settings: &waypost_config::Upstream| {
         Arc::new(Member::new(settings.clone(), Arc::new(Slow)))
     };
     let hub = Hub::new(HubParts {
         members: config.upstreams.iter().map(member).collect(),
-        config: Arc::new(config.clone()),
+        config: Arc::clone(&config),
         store: Arc::new(Forgetful),
         keys: Keys::new(vec![vec![7; 32]]).unwrap(),
         background: Tasks::default(),
     });
     hub.start().await;
-    http(&config, config.listen, &hub)
+    Stack::new(&config, config.listen, &hub)
 }
 
 /// A call of the slow tool, whose caller accepts these media types.
@@ -108,12 +109,13 @@ fn think(accept: &str) -> Request<Body> {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_may_take_as_long_for_a_caller_of_json_as_for_one_of_streams() {
-    let router = router("upstreams: { s: { command: s } }").await;
+    let stack = stack("upstreams: { s: { command: s } }").await;
     for accept in ["application/json", "application/json, text/event-stream"] {
         let before = tokio::time::Instant::now();
-        let response = router.clone().oneshot(think(accept)).await.unwrap();
+        let response = stack.http().oneshot(think(accept)).await.unwrap();
         let status = response.status();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body = Body::new(response.into_body());
+        let body = body.collect().await.unwrap().to_bytes();
         let body = String::from_utf8_lossy(&body);
         assert!(
             body.contains(r#""content":[]"#),
