@@ -9,7 +9,7 @@ use waypost_tests::gateway::Gateway;
 use crate::fake::{self, Fake};
 use crate::process::{Home, Served};
 use crate::stage::quick;
-use crate::support::{created, page, tool_names, upstream};
+use crate::support::{created, get, page, tool_names, until, upstream};
 
 #[tokio::test]
 async fn what_clients_send_does_not_become_labels() {
@@ -72,8 +72,8 @@ async fn requests_calls_tasks_and_states_are_counted() {
         .unwrap();
     let arguments = json!({ "seconds": 600 });
     let handle = created(&client.tool("t_slow_compute", arguments).await.unwrap());
-    let get = client.post("tasks/get", json!({ "taskId": handle }));
-    client.ask(get.without("mcp-name")).await.unwrap();
+    let look = client.post("tasks/get", json!({ "taskId": handle }));
+    client.ask(look.without("mcp-name")).await.unwrap();
     let metrics = page(&format!("{}/metrics", waypost.admin)).await;
     let has = |parts: &[&str]| {
         let found = metrics
@@ -173,4 +173,32 @@ async fn every_log_line_of_a_request_carries_its_id_and_upstream() {
     let id = theirs["request_id"].as_str().unwrap();
     assert!(!id.is_empty());
     assert_eq!(ours["request_id"], id);
+}
+
+#[tokio::test]
+async fn r78_a_flapping_upstream_moves_readiness_only_if_it_is_required() {
+    for required in [false, true] {
+        let demo = demo_tasks(ANY_PORT, quick()).await.unwrap();
+        let address = demo.address;
+        let upstreams = format!("t: {{ url: '{}', required: {required} }}", demo.url);
+        let gateway = Gateway::start(&upstreams).await.unwrap();
+        let ready = async || get(&format!("{}/readyz", gateway.admin)).await.status;
+        assert_eq!(ready().await, 200);
+        demo.kill().await;
+        let client = Client::new(&gateway.url);
+        let down = async || {
+            client
+                .tool("t_greet", json!({ "name": "Ada" }))
+                .await
+                .unwrap();
+            upstream(&gateway.admin, "t").await["state"] == "down"
+        };
+        until("the upstream to be down", down).await;
+        assert_eq!(ready().await, if required { 503 } else { 200 });
+        let healthy = get(&format!("{}/healthz", gateway.admin)).await;
+        assert_eq!(healthy.status, 200);
+        let demo = demo_tasks(address, quick()).await.unwrap();
+        until("readiness", async || ready().await == 200).await;
+        demo.stop().await;
+    }
 }

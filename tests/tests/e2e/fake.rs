@@ -22,6 +22,7 @@ pub(crate) struct Fake {
 pub(crate) struct Rpc {
     pub(crate) method: String,
     pub(crate) id: Value,
+    pub(crate) params: Value,
     pub(crate) headers: HeaderMap,
 }
 
@@ -57,6 +58,7 @@ impl Rpc {
         Self {
             method: message["method"].as_str().unwrap_or_default().to_owned(),
             id: message["id"].clone(),
+            params: message["params"].clone(),
             headers,
         }
     }

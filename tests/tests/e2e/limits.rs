@@ -6,20 +6,25 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use waypost_testkit::client::Client;
 use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
-use waypost_testkit::misbehave::oversized::oversized;
 use waypost_tests::gateway::Gateway;
 
+use crate::fake::Fake;
 use crate::process::{Home, Served};
 use crate::support::until;
 
 const MIB: usize = 1024 * 1024;
 
+/// A server whose result is `size` bytes long, give or take what is around its text.
+async fn sized(size: usize) -> Fake {
+    let text = "x".repeat(size);
+    let result =
+        format!(r#"{{"resultType":"complete","content":[{{"type":"text","text":"{text}"}}]}}"#);
+    Fake::start(move |rpc| (rpc.method == "tools/call").then(|| rpc.raw(&result))).await
+}
+
 #[tokio::test]
 async fn r55_large_results_pass_and_too_large_ones_fail_alone() {
-    let (large, too_large) = (
-        oversized(16 * MIB).await.unwrap(),
-        oversized(65 * MIB).await.unwrap(),
-    );
+    let (large, too_large) = (sized(16 * MIB).await, sized(64 * MIB).await);
     let upstreams = format!(
         "l: {{ url: '{}' }}\nt: {{ url: '{}' }}",
         large.url, too_large.url

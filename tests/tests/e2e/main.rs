@@ -3,11 +3,17 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::string_slice,
     reason = "a test fails by panicking"
+)]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "`json!` reads better without a borrow"
 )]
 
 mod access;
 mod admin;
+mod catalogue;
 mod commands;
 mod failures;
 mod fake;
@@ -22,6 +28,7 @@ mod secrets;
 mod sharing;
 mod stage;
 mod stdio;
+mod streams;
 mod support;
 mod tasks;
 mod transparency;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use waypost_testkit::client::{Client, Reply};
 
+use crate::fake::{self, Fake};
 use crate::stage::{Stage, Way, both_ways};
 use crate::support::accept;
 
@@ -153,4 +154,37 @@ async fn who_cannot_be_asked_learns_what_is_missing(way: Way) {
     // The server saw what this caller declared, and no more.
     let declared = &stage.sent("tools/call")[0]["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
     assert_eq!(*declared, json!({ "elicitation": {} }));
+}
+
+#[tokio::test]
+async fn a_state_that_looks_like_ours_comes_back_to_its_server_as_it_was() {
+    let server = Fake::start(|rpc| {
+        if rpc.method != "tools/call" {
+            return None;
+        }
+        let answered = rpc.params["inputResponses"].is_object();
+        let state = rpc.params["requestState"].as_str().unwrap_or_default();
+        Some(rpc.ok(&if answered {
+            fake::text(state)
+        } else {
+            let question = json!({ "method": "elicitation/create", "params": { "message": "?", "requestedSchema": { "type": "object", "properties": {} } } });
+            json!({ "resultType": "input_required", "inputRequests": { "q": question }, "requestState": "wp1.of-the-server" })
+        }))
+    })
+    .await;
+    let upstreams = format!("u: {{ url: '{}' }}", server.url);
+    let gateway = waypost_tests::gateway::Gateway::start(&upstreams)
+        .await
+        .unwrap();
+    let client = Client::new(&gateway.url).with_capabilities(json!({ "elicitation": {} }));
+    let params = json!({ "name": "u_work", "arguments": {} });
+    let asked = client.call("tools/call", params.clone()).await.unwrap();
+    let state = asked.result()["requestState"].as_str().unwrap();
+    assert!(
+        state.starts_with("wp1.") && state != "wp1.of-the-server",
+        "{state}"
+    );
+    let answers = json!({ "q": accept(json!({})) });
+    let reply = again(&client, "tools/call", &params, &answers, &asked).await;
+    assert_eq!(reply.text(), "wp1.of-the-server", "{}", reply.answer);
 }

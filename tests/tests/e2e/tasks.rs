@@ -208,6 +208,39 @@ async fn a_handle_of_a_child_is_unknown_once_that_child_is_gone() {
     );
 }
 
+#[tokio::test]
+async fn replicas_with_the_same_keys_serve_each_others_handles_and_no_others() {
+    let server = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    let (old, new) = (
+        "old-0123456789abcdef0123456789abcdef",
+        "new-0123456789abcdef0123456789abcdef",
+    );
+    let home = |keys: &[&str]| {
+        let keys = json!(keys);
+        Home::new(&format!(
+            "state: {{ keys: {keys} }}\nupstreams: {{ t: {{ url: '{}', required: true }} }}",
+            server.url
+        ))
+    };
+    let homes = [home(&[old]), home(&[new, old]), home(&[new])];
+    let [one, both, other] = &homes;
+    let (one, both, other) = tokio::join!(
+        Served::start(one),
+        Served::start(both),
+        Served::start(other)
+    );
+    let arguments = json!({ "seconds": 600 });
+    let client = one.client().with_tasks();
+    let handle = created(&client.tool("t_slow_compute", arguments).await.unwrap());
+    let look = async |replica: &Served| {
+        let reply = task(&replica.client().with_tasks(), &handle).await;
+        (reply.result()["status"].clone(), reply.code())
+    };
+    assert_eq!(look(&one).await, (json!("working"), 0));
+    assert_eq!(look(&both).await, (json!("working"), 0));
+    assert_eq!(look(&other).await, (Value::Null, -32602));
+}
+
 /// How a task that never was is unknown.
 async fn unknown(client: &Client) -> String {
     let reply = task(client, "never-was").await;
