@@ -33,7 +33,7 @@ pub struct Table {
     pub(crate) entries: Vec<Arc<Entry>>,
     by_name: HashMap<Arc<str>, usize>,
     /// By upstream and original name.
-    by_original: HashMap<(Arc<str>, Arc<str>), usize>,
+    by_original: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
     /// The list as JSON: of all, and of each upstream that has some.
     rendered: HashMap<View, Raw>,
 }
@@ -87,6 +87,9 @@ impl Catalog {
             && let Some(member) = self.member(name)
             && view.shows(&member.name)
         {
+            if member.settings.disabled {
+                return Err(Missing::Unknown);
+            }
             return Ok((Arc::clone(member), plain));
         }
         if let Some(entry) = self.resources.find(view, uri) {
@@ -133,13 +136,13 @@ impl Table {
             .enumerate()
             .map(|(at, entry)| (Arc::clone(&entry.exposed), at));
         let by_name = names.collect();
-        let originals = entries.iter().enumerate().map(|(at, entry)| {
-            (
-                (Arc::clone(&entry.member.name), Arc::clone(&entry.original)),
-                at,
-            )
-        });
-        let by_original = originals.collect();
+        let mut by_original: HashMap<Arc<str>, HashMap<Arc<str>, usize>> = HashMap::new();
+        for (at, entry) in entries.iter().enumerate() {
+            let own = by_original
+                .entry(Arc::clone(&entry.member.name))
+                .or_default();
+            own.insert(Arc::clone(&entry.original), at);
+        }
         let mut rendered = HashMap::new();
         rendered.insert(View::All, render(entries.iter()));
         for entry in &entries {
@@ -168,8 +171,8 @@ impl Table {
 
     /// What an upstream itself calls `original`.
     pub fn of(&self, member: &Member, original: &str) -> Option<&Arc<Entry>> {
-        let key = (Arc::clone(&member.name), Arc::from(original));
-        self.entries.get(*self.by_original.get(&key)?)
+        self.entries
+            .get(*self.by_original.get(&member.name)?.get(original)?)
     }
 
     /// Everything, in listing order.
