@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
+use crate::error::CallError;
 use crate::registry::now_ms;
 
 /// What an upstream is good for now.
@@ -48,6 +49,8 @@ pub struct Report {
     pub since_ms: u64,
     /// In our words, without secrets.
     pub last_error: Option<String>,
+    /// What is behind it, for the operator: not to be shown to clients.
+    pub last_cause: Option<String>,
     /// Milliseconds since the epoch; zero while there was none.
     pub last_error_ms: u64,
 }
@@ -70,6 +73,7 @@ impl Status {
             state,
             since_ms: now_ms(),
             last_error: None,
+            last_cause: None,
             last_error_ms: 0,
         };
         Self {
@@ -100,6 +104,15 @@ impl Status {
             self.failures.store(0, Ordering::Relaxed);
         }
         self.update(state, error);
+    }
+
+    /// What is behind the error that was reported last.
+    pub fn explain(&self, error: &CallError) {
+        let Some(cause) = &error.source else { return };
+        self.report.rcu(|old| Report {
+            last_cause: Some(cause.to_string()),
+            ..Report::clone(old)
+        });
     }
 
     /// A call was answered: by a result or by the server's own error, which is an answer too.
@@ -139,6 +152,7 @@ impl Status {
                     state,
                     since_ms,
                     last_error: Some(text.to_owned()),
+                    last_cause: None,
                     last_error_ms: now,
                 },
                 None => Report {

@@ -217,6 +217,7 @@ impl Supervisor {
             _ => State::Down,
         };
         self.member.status.set(state, Some(&error.to_string()));
+        self.member.status.explain(error);
         self.hub.progressed();
     }
 

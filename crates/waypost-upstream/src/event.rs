@@ -62,7 +62,7 @@ impl ChildEnded<'_> {
         if wanted {
             tracing::info!(upstream, "child stopped");
         } else {
-            tracing::warn!(upstream, %exit, "child ended");
+            tracing::warn!(upstream, exit = %exit.how, said = exit.tail, "child ended");
         }
         metrics::counter!(
             "waypost_upstream_child_exits_total",

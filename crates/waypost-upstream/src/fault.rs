@@ -82,12 +82,19 @@ pub enum Fault {
 
 /// How a child ended, and what it said last.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{how}{}{tail}", if tail.is_empty() { "" } else { ": " })]
+#[error("{how}{}", if *.told { said(.tail) } else { "".into() })]
 pub struct Exit {
     pub how: How,
     /// The last lines of its standard error, without secrets.
     pub tail: String,
+    /// Callers may read the tail too.
+    pub told: bool,
 }
+
+/// What the operator may know beside a fault's text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct Aside(String);
 
 /// How a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -180,9 +187,23 @@ impl Fault {
         }
     }
 
+    fn aside(&self) -> Option<String> {
+        match self {
+            Self::Spawn(fault) => fault.aside(),
+            Self::Exited { exit, .. } | Self::NotRunning(Some(exit)) => {
+                let kept = !exit.told && !exit.tail.is_empty();
+                kept.then(|| exit.tail.clone())
+            }
+            _ => None,
+        }
+    }
+
     /// The failure as the hub knows it.
     pub(crate) fn into_call(self, upstream: &Arc<str>) -> CallError {
         let mut error = CallError::upstream(self.kind(), upstream).detail(self.to_string());
+        if let Some(aside) = self.aside() {
+            error = error.source(Aside(aside));
+        }
         if let Self::Status { status, .. } = self {
             error = error.http_status(status);
         }
@@ -210,6 +231,14 @@ fn content_type(essence: Option<&str>) -> Cow<'_, str> {
     match essence {
         Some(essence) => format!("`{essence}`").into(),
         None => "no content type".into(),
+    }
+}
+
+fn said(tail: &str) -> Cow<'static, str> {
+    if tail.is_empty() {
+        "".into()
+    } else {
+        format!(": {tail}").into()
     }
 }
 

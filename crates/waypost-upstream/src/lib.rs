@@ -58,6 +58,7 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
                     env: env.clone(),
                     inherit_env: inherit_env.clone(),
                     cwd: cwd.clone(),
+                    secrets: settings.secrets.clone(),
                 },
                 startup_timeout: settings.startup_timeout,
             };

@@ -25,6 +25,9 @@ pub struct Parts {
     pub env: Arc<BTreeMap<OsString, OsString>>,
     /// Trusted certificates, loaded when the first `https` upstream needs them.
     pub tls: Tls,
+    /// Whether callers may read a child's last words on standard error. The operator always may;
+    /// to others they can give away what the server keeps for itself.
+    pub tell_callers: bool,
     /// Ends children should Waypost die; without one they may outlive it.
     pub guard: Option<Guard>,
 }

@@ -71,6 +71,8 @@ pub(crate) fn upstreams(
         response_limit: config.limits.response_body,
         env: Arc::new(environment()),
         tls: waypost_upstream::parts::Tls::default(),
+        // Without keys there is nobody to keep anything from: whoever gets here may do all.
+        tell_callers: config.auth.keys.is_empty(),
         guard,
     }
 }

@@ -116,7 +116,10 @@ fn upstream(member: &Member) -> [String; 6] {
         era,
         versions,
         tasks,
-        report.last_error.unwrap_or_default(),
+        match (report.last_error, report.last_cause) {
+            (Some(error), Some(cause)) => format!("{error}: {cause}"),
+            (error, _) => error.unwrap_or_default(),
+        },
     ]
 }
 

@@ -30,6 +30,7 @@ pub(crate) struct Child {
     pub(super) queue: mpsc::Sender<Outgoing>,
     pub(super) redactor: Redactor,
     pub(super) limit: usize,
+    pub(super) tell_callers: bool,
     /// It has described itself as modern.
     pub(crate) modern: AtomicBool,
     /// Its first stray line was logged.
@@ -47,6 +48,8 @@ pub(crate) struct Start {
     pub(crate) redactor: Redactor,
     /// Bytes of one message.
     pub(crate) limit: usize,
+    /// Whether callers may read its last words.
+    pub(crate) tell_callers: bool,
 }
 
 impl Child {
@@ -57,7 +60,8 @@ impl Child {
         start: Start,
     ) -> Result<(Arc<Self>, Running), Fault> {
         let process = command.spawn();
-        let mut process = process.map_err(|e| Fault::Spawn(SpawnFault::of(&e, program)))?;
+        let refused = |e| SpawnFault::of(&e, program).clean(&start.redactor);
+        let mut process = process.map_err(|e| Fault::Spawn(refused(e)))?;
         let pipes = (
             process.stdin.take(),
             process.stdout.take(),
@@ -75,6 +79,7 @@ impl Child {
             queue: sender,
             redactor: start.redactor,
             limit: start.limit,
+            tell_callers: start.tell_callers,
             modern: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             closing: CancellationToken::new(),

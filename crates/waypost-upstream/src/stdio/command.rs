@@ -42,6 +42,9 @@ const PASSED_ON: &[&str] = &[
 /// Where programs are looked for when there is no PATH at all.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// Characters shown of a command or path.
+const LONGEST: usize = 1024;
+
 /// Words in the names of variables whose values are likely secret.
 const SECRET_WORDS: &[&str] = &[
     "TOKEN",
@@ -61,12 +64,15 @@ pub(crate) struct Program {
     pub(crate) env: Vec<(String, Secret)>,
     pub(crate) inherit_env: Vec<String>,
     pub(crate) cwd: Option<PathBuf>,
+    /// What came into these settings from outside the file.
+    pub(crate) secrets: Vec<Secret>,
 }
 
 /// Why a child could not be started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SpawnFault {
-    #[error("command `{command}` was not found in the child's PATH `{path}`")]
+    /// The path is for the operator.
+    #[error("command `{command}` was not found in the child's PATH")]
     NotInPath { command: String, path: String },
     #[error("command `{command}` does not exist")]
     NotFound { command: String },
@@ -112,7 +118,8 @@ impl Program {
 
     /// Hides what the child was given and must not be shown when it says it aloud.
     pub(crate) fn redactor(&self, env: &BTreeMap<OsString, OsString>) -> Redactor {
-        let set = self.env.iter().map(|(_, value)| value.expose());
+        let set = self.env.iter().map(|(_, value)| value);
+        let set = set.chain(&self.secrets).map(Secret::expose);
         let secret = |name: &str| {
             let upper = name.to_ascii_uppercase();
             SECRET_WORDS.iter().any(|word| upper.contains(word))
@@ -189,6 +196,36 @@ impl Program {
 }
 
 impl SpawnFault {
+    /// What the operator may know beside the text.
+    pub(crate) fn aside(&self) -> Option<String> {
+        match self {
+            Self::NotInPath { path, .. } => Some(format!("PATH is `{path}`")),
+            Self::NotFound { .. }
+            | Self::NotExecutable { .. }
+            | Self::NoInterpreter { .. }
+            | Self::NotAProgram { .. }
+            | Self::NoDirectory { .. }
+            | Self::Other { .. } => None,
+        }
+    }
+
+    /// The same without secrets: commands and paths are put together from outside values too.
+    pub(crate) fn clean(mut self, redactor: &Redactor) -> Self {
+        let texts = match &mut self {
+            Self::NotInPath { command, path } => [Some(command), Some(path)],
+            Self::NoDirectory { cwd: text }
+            | Self::NotFound { command: text }
+            | Self::NotExecutable { command: text }
+            | Self::NoInterpreter { command: text }
+            | Self::NotAProgram { command: text }
+            | Self::Other { command: text, .. } => [Some(text), None],
+        };
+        for text in texts.into_iter().flatten() {
+            *text = redactor.clean(text.as_bytes(), LONGEST);
+        }
+        self
+    }
+
     /// What the system's refusal to start `program` means.
     pub(crate) fn of(error: &io::Error, program: &Path) -> Self {
         const ENOEXEC: i32 = 8;
@@ -228,6 +265,7 @@ mod tests {
             env: Vec::new(),
             inherit_env: Vec::new(),
             cwd: None,
+            secrets: Vec::new(),
         }
     }
 
@@ -277,11 +315,10 @@ mod tests {
         assert_eq!(resolve("run"), Ok(at("run")));
         let command = at("plain").display().to_string();
         assert_eq!(resolve("plain"), Err(SpawnFault::NotExecutable { command }));
-        let text = resolve("no-such").unwrap_err().to_string();
-        assert_eq!(
-            text,
-            format!("command `no-such` was not found in the child's PATH `{path}`")
-        );
+        let fault = resolve("no-such").unwrap_err();
+        let text = "command `no-such` was not found in the child's PATH";
+        assert_eq!(fault.to_string(), text);
+        assert_eq!(fault.aside(), Some(format!("PATH is `{path}`")));
         let text = resolve("/no/such").unwrap_err().to_string();
         assert_eq!(text, "command `/no/such` does not exist");
         let mut near = program("./run");

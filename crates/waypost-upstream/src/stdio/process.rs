@@ -129,7 +129,8 @@ impl Child {
     }
 
     fn ended(&self, how: How, tail: String) {
-        let exit = Arc::new(Exit { how, tail });
+        let told = self.tell_callers;
+        let exit = Arc::new(Exit { how, tail, told });
         self.calls.fail_all(&exit);
         ChildEnded {
             upstream: self.upstream(),

@@ -35,11 +35,10 @@ pub(crate) struct StdioUpstream {
     env: Arc<BTreeMap<OsString, OsString>>,
     tasks: Tasks,
     limit: usize,
+    tell_callers: bool,
     guard: Option<Guard>,
     /// The last process, also when it has ended.
     child: Mutex<Option<Arc<Child>>>,
-    /// One start at a time.
-    starting: tokio::sync::Mutex<()>,
     closed: AtomicBool,
 }
 
@@ -50,9 +49,9 @@ impl StdioUpstream {
             env: Arc::clone(&parts.env),
             tasks: parts.tasks.clone(),
             limit: parts.response_limit,
+            tell_callers: parts.tell_callers,
             guard: parts.guard.clone(),
             child: Mutex::new(None),
-            starting: tokio::sync::Mutex::new(()),
             closed: AtomicBool::new(false),
         }
     }
@@ -70,19 +69,18 @@ impl StdioUpstream {
 
     /// The process that answers now, started where there is none.
     async fn ensure(&self) -> Result<Arc<Child>, Fault> {
-        let _one = self.starting.lock().await;
         if let Ok(child) = self.live() {
             return Ok(child);
         }
         let (started, outcome) = oneshot::channel();
         let (settings, env) = (Arc::clone(&self.settings), Arc::clone(&self.env));
-        let (limit, guard) = (self.limit, self.guard.clone());
+        let (limit, tell_callers, guard) = (self.limit, self.tell_callers, self.guard.clone());
         // A process belongs to the runtime that it was started on.
         self.tasks.spawn(move |stop| async move {
             if stop.is_cancelled() {
                 return;
             }
-            match start(&settings, &env, limit) {
+            match start(&settings, &env, limit, tell_callers) {
                 Ok((child, running)) => {
                     // Nobody to give it to: it is stopped like any other.
                     if started.send(Ok(Arc::clone(&child))).is_err() {
@@ -94,12 +92,27 @@ impl StdioUpstream {
             }
         });
         let child = outcome.await.unwrap_or(Err(Fault::Stopping))?;
-        *self.child() = Some(Arc::clone(&child));
+        let child = self.keep(child);
         if self.closed.load(Ordering::SeqCst) {
             child.close();
             return Err(Fault::Stopping);
         }
         Ok(child)
+    }
+
+    /// Makes a new process the one that answers, unless somebody was quicker: there is one.
+    fn keep(&self, new: Arc<Child>) -> Arc<Child> {
+        let mut kept = self.child();
+        match &*kept {
+            Some(other) if other.exit().is_none() => {
+                new.close();
+                Arc::clone(other)
+            }
+            _ => {
+                *kept = Some(Arc::clone(&new));
+                new
+            }
+        }
     }
 
     async fn ask(&self) -> Result<Discovery, CallError> {
@@ -143,14 +156,18 @@ fn start(
     settings: &Settings,
     env: &BTreeMap<OsString, OsString>,
     limit: usize,
+    tell_callers: bool,
 ) -> Result<(Arc<Child>, super::process::Running), Fault> {
     let program = &settings.program;
     let env = program.environment(env);
-    let (command, path) = program.command(&env).map_err(Fault::Spawn)?;
+    let redactor = program.redactor(&env);
+    let command = program.command(&env);
+    let (command, path) = command.map_err(|fault| Fault::Spawn(fault.clean(&redactor)))?;
     let start = Start {
         upstream: Arc::clone(&settings.name),
-        redactor: program.redactor(&env),
+        redactor,
         limit,
+        tell_callers,
     };
     Child::start(command, &path, start)
 }

@@ -24,6 +24,7 @@ pub fn parts() -> Parts {
         response_limit: 64 * 1024 * 1024,
         env: Arc::new(std::env::vars_os().collect()),
         tls: Default::default(),
+        tell_callers: true,
         guard: None,
     }
 }

@@ -34,7 +34,7 @@ async fn r56_a_command_that_cannot_run_is_named() {
     let text = startup("command: no-such-thing, env: { PATH: /nowhere }").await;
     assert_eq!(
         text,
-        "command `no-such-thing` was not found in the child's PATH `/nowhere`"
+        "command `no-such-thing` was not found in the child's PATH"
     );
     let folder = tempfile::tempdir().unwrap();
     let script = |name: &str, text: &str, mode| {
@@ -81,6 +81,67 @@ async fn r36_secrets_in_a_childs_last_words_are_hidden() {
         text.contains("*** and ***") && !text.contains("canary"),
         "{text}"
     );
+}
+
+/// Starts what cannot start: what callers are told, and what only the operator is.
+async fn words(yaml: &str, tell_callers: bool) -> (String, Option<String>) {
+    let mut sources = waypost_config::Sources::from_text(yaml);
+    sources.env = [("CANARY".to_owned(), "canary-3".to_owned())].into();
+    let config = waypost_config::load(&sources).unwrap().config;
+    let mut parts = parts();
+    parts.tell_callers = tell_callers;
+    let upstream = waypost_upstream::connect(&config.upstreams[0], &parts).unwrap();
+    let error = in_time(upstream.discover()).await.unwrap_err();
+    let cause = error.source.map(|cause| cause.to_string());
+    (error.detail.unwrap().into_owned(), cause)
+}
+
+#[tokio::test]
+async fn r36_a_childs_last_words_are_for_the_operator_where_callers_are_many() {
+    let yaml = format!("upstreams: {{ u: {{ {} }} }}", sh("echo boom >&2; exit 3"));
+    let exit = "the process exited with code 3".to_owned();
+    let told = (format!("{exit}: boom"), None);
+    assert_eq!(words(&yaml, true).await, told);
+    assert_eq!(words(&yaml, false).await, (exit, Some("boom".to_owned())));
+}
+
+#[tokio::test]
+async fn r36_the_path_of_a_child_is_for_the_operator() {
+    let yaml = "upstreams: { u: { command: no-such-thing, env: { PATH: /nowhere } } }";
+    let (told, cause) = words(yaml, true).await;
+    assert!(!told.contains("nowhere"), "{told}");
+    assert_eq!(
+        cause.unwrap(),
+        "PATH is `***`",
+        "what the file sets is hidden"
+    );
+}
+
+#[tokio::test]
+async fn r36_what_came_into_the_arguments_from_outside_is_hidden() {
+    let script = "echo \"usage: $0\" >&2; exit 2";
+    let yaml = format!(
+        "upstreams: {{ u: {{ command: sh, args: [-c, '{script}', '--key=${{CANARY}}'] }} }}"
+    );
+    let (told, _) = words(&yaml, true).await;
+    assert_eq!(told, "the process exited with code 2: usage: --key=***");
+    let yaml = "upstreams: { u: { command: '/bin/${CANARY}/x' } }";
+    assert_eq!(
+        words(yaml, true).await.0,
+        "command `/bin/***/x` does not exist"
+    );
+}
+
+#[tokio::test]
+async fn two_that_start_a_server_at_once_share_one_process() {
+    let script = crate::stdio::SERVER;
+    let upstream = upstream(&format!("command: python3, args: ['{script}']"));
+    let (one, two) =
+        in_time(async { tokio::join!(upstream.discover(), upstream.discover()) }).await;
+    assert!(one.is_ok() && two.is_ok(), "{one:?} {two:?}");
+    let instance = upstream.instance();
+    complete(&*upstream, tool("echo")).await;
+    assert!(instance.is_some() && upstream.instance() == instance);
 }
 
 #[tokio::test]

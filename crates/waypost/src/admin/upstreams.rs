@@ -50,8 +50,11 @@ fn last_error(report: &Report) -> Raw {
     let Some(text) = &report.last_error else {
         return Raw::null();
     };
-    let at = iso(report.last_error_ms);
-    Raw::from_serialize(&serde_json::json!({ "at": at, "message": text }))
+    let mut error = serde_json::json!({ "at": iso(report.last_error_ms), "message": text });
+    if let Some(cause) = &report.last_cause {
+        error["cause"] = cause.as_str().into();
+    }
+    Raw::from_serialize(&error)
 }
 
 fn add_learned(object: &mut Object, learned: &Learned) {

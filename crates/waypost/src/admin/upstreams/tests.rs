@@ -74,9 +74,9 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
     let members = members();
     members[0].learn(learned());
     members[0].status.set(State::Up, None);
-    members[0]
-        .status
-        .failed(&CallError::upstream(Kind::Timeout, &members[0].name).to_string());
+    let error = CallError::upstream(Kind::Timeout, &members[0].name).source("boom");
+    members[0].status.failed(&error.to_string());
+    members[0].status.explain(&error);
     let text = list(&members).text().to_owned();
     assert!(
         text.contains(r#""extensions":{"x/y":{ "n":1.0 , "a":[ ]}}"#),
@@ -95,6 +95,7 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
         builds["lastError"]["message"],
         "upstream `builds`: no answer in time"
     );
+    assert_eq!(builds["lastError"]["cause"], "boom");
     assert_eq!(files["state"], "disabled");
     assert_eq!(files["transport"], "stdio");
     assert_eq!(files["lastError"], serde_json::Value::Null);
