@@ -15,8 +15,6 @@ pub enum Purpose {
     ToolTag,
     /// Request states (`wp1.`).
     State,
-    /// List cursors.
-    Cursor,
 }
 
 impl Purpose {
@@ -25,7 +23,6 @@ impl Purpose {
             Self::Handle => b"waypost handle v1",
             Self::ToolTag => b"waypost tool tag v1",
             Self::State => b"waypost request state v1",
-            Self::Cursor => b"waypost cursor v1",
         }
     }
 }

@@ -142,12 +142,6 @@ impl From<&Object> for Raw {
     }
 }
 
-impl From<Box<RawValue>> for Raw {
-    fn from(value: Box<RawValue>) -> Self {
-        Self(Bytes::from(String::from(Box::<str>::from(value))))
-    }
-}
-
 impl From<&serde_json::Value> for Raw {
     fn from(value: &serde_json::Value) -> Self {
         Self::from_serialize(value)
