@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The kinds of failure; each has one row in the front's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,10 @@ pub struct CallError {
     pub retryable: bool,
     /// The HTTP status that the server answered, where that was the trouble.
     pub http_status: Option<u16>,
+    /// How long the server asked to be left alone.
+    pub retry_after: Option<Duration>,
+    /// The connection broke off.
+    pub disconnected: bool,
     /// For the log only; never sent to the client.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -98,6 +103,8 @@ impl CallError {
             detail: None,
             retryable: false,
             http_status: None,
+            retry_after: None,
+            disconnected: false,
             source: None,
         }
     }
@@ -117,9 +124,33 @@ impl CallError {
         Self::unknown("unknown task")
     }
 
-    /// A stream that stopped before its end.
+    /// A stream that stopped before its end, whoever made it.
     pub fn no_end() -> Self {
         Self::new(Kind::BadUpstream, Origin::Gateway).detail("the stream ended without an answer")
+    }
+
+    /// A stream of this upstream that stopped before its end.
+    pub fn no_end_of(upstream: &Arc<str>) -> Self {
+        Self {
+            origin: Origin::Upstream(Arc::clone(upstream)),
+            ..Self::no_end()
+        }
+    }
+
+    /// Whether it looks as if nobody could reach the server, so that it is worth asking it anew.
+    /// Being too slow or too busy for one call is no reason, and one that asks for time gets it.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        matches!(self.origin, Origin::Upstream(_))
+            && (self.kind == Kind::Unavailable || self.disconnected)
+            && self.retry_after.is_none()
+    }
+
+    /// Whether the server, rather than what it was asked for, seems to be out of order.
+    pub(crate) fn is_outage(&self) -> bool {
+        let broken = matches!(self.kind, Kind::Unavailable | Kind::Timeout)
+            || self.disconnected
+            || self.http_status.is_some_and(|status| status >= 500);
+        matches!(self.origin, Origin::Upstream(_)) && broken
     }
 
     /// Says what happened.
@@ -140,6 +171,20 @@ impl CallError {
     #[must_use]
     pub fn http_status(mut self, status: u16) -> Self {
         self.http_status = Some(status);
+        self
+    }
+
+    /// Says how long the server asked to be left alone.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Option<Duration>) -> Self {
+        self.retry_after = wait;
+        self
+    }
+
+    /// Marks that the connection broke off.
+    #[must_use]
+    pub fn disconnected(mut self) -> Self {
+        self.disconnected = true;
         self
     }
 

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use serde_json::{Map, Value, json};
-use tokio::time::{Instant, sleep_until, timeout_at};
-use waypost_wire::code;
+use tokio::time::timeout;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -14,13 +12,8 @@ use waypost_wire::raw::Raw;
 use crate::call::Call;
 use crate::catalog::entry::Kind;
 use crate::member::Member;
-use crate::reply::{End, Event, EventStream};
-
-/// Changes that come within this are read as one.
-const GATHER: Duration = Duration::from_millis(50);
-
-const AGAIN_FIRST: Duration = Duration::from_secs(1);
-const AGAIN_MOST: Duration = Duration::from_secs(60);
+use crate::subscription::{Said, Subscription};
+use crate::upstream::Facts;
 
 /// What following an upstream brought.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,102 +24,68 @@ pub(crate) enum Heard {
     Changed(Vec<Kind>),
 }
 
-/// A subscription to one upstream, opened again when it ends.
+/// Follows one upstream.
 pub(crate) struct Follower {
     member: Arc<Member>,
-    filter: Map<String, Value>,
-    state: Following,
-    wait: Duration,
-}
-
-enum Following {
-    /// Opens at this time.
-    Closed(Instant),
-    Open(EventStream),
-    /// The server has no subscriptions, or nothing to subscribe to.
-    Never,
+    /// `None` for a server that announces nothing.
+    subscription: Option<Subscription>,
 }
 
 impl Follower {
-    pub(crate) fn new(member: &Arc<Member>) -> Self {
-        let filter = filter(member);
-        let state = if filter.is_empty() {
-            Following::Never
-        } else {
-            Following::Closed(Instant::now())
-        };
+    /// Follows what the server says that it announces.
+    pub(crate) fn new(member: &Arc<Member>, facts: &Facts) -> Self {
+        let filter = filter(facts);
+        let subscription = (!filter.is_empty()).then(|| {
+            let mut params = Object::new();
+            params.set("notifications", Raw::from(&Value::Object(filter)));
+            Subscription::new(member, Call::own(method::LISTEN, params))
+        });
         Self {
             member: Arc::clone(member),
-            filter,
-            state,
-            wait: AGAIN_FIRST,
+            subscription,
         }
     }
 
-    /// The next thing heard; never, for a server without subscriptions. Safe to drop: nothing is
-    /// lost but what an interrupted opening would have brought.
+    /// Waits until the subscription stands or has failed for the first time, but not for long.
+    pub(crate) async fn settle(&mut self, patience: Duration) {
+        let Some(subscription) = &mut self.subscription else {
+            return;
+        };
+        // Nothing comes before the acknowledgement, so nothing heard here is lost.
+        if let Ok(said) = timeout(patience, subscription.next()).await {
+            self.heard(said);
+        }
+    }
+
+    /// The next thing heard; never, for a server without subscriptions. Dropping the future
+    /// loses nothing.
     pub(crate) async fn next(&mut self) -> Heard {
         loop {
-            match &mut self.state {
-                Following::Never => std::future::pending().await,
-                Following::Closed(at) => {
-                    sleep_until(*at).await;
-                    self.open().await;
-                }
-                Following::Open(events) => match events.next().await {
-                    Some(Ok(Event::Notification(n))) if n.method == method::ACKNOWLEDGED => {
-                        self.wait = AGAIN_FIRST;
-                        self.member.set_followed(true);
-                        return Heard::Live;
-                    }
-                    Some(Ok(Event::Notification(n))) => {
-                        let kinds = changed(&n.method);
-                        if !kinds.is_empty() {
-                            return Heard::Changed(gather(events, kinds).await);
-                        }
-                    }
-                    Some(Ok(Event::End(end))) => self.ended(&end),
-                    Some(Err(_)) | None => self.again(),
-                },
+            let Some(subscription) = &mut self.subscription else {
+                return std::future::pending().await;
+            };
+            let said = subscription.next().await;
+            if let Some(heard) = self.heard(said) {
+                return heard;
             }
         }
     }
 
-    async fn open(&mut self) {
-        let mut params = Object::new();
-        params.set(
-            "notifications",
-            Raw::from(&Value::Object(self.filter.clone())),
-        );
-        match self
-            .member
-            .upstream
-            .call(Call::own(method::LISTEN, params))
-            .await
-        {
-            Ok(reply) => self.state = Following::Open(reply.into_stream()),
-            Err(error) => {
-                tracing::debug!(upstream = &*self.member.name, %error, "cannot subscribe");
-                self.again();
+    fn heard(&self, said: Said) -> Option<Heard> {
+        match said {
+            Said::Live(_) => {
+                self.member.set_followed(true);
+                Some(Heard::Live)
             }
-        }
-    }
-
-    fn ended(&mut self, end: &End) {
-        match end {
-            End::Error(error) if error.code() == code::METHOD_NOT_FOUND => {
-                tracing::debug!(upstream = &*self.member.name, "has no subscriptions");
+            Said::Notification(notification) => {
+                let kinds = changed(&notification.method);
+                (!kinds.is_empty()).then_some(Heard::Changed(kinds))
+            }
+            Said::Lost => {
                 self.member.set_followed(false);
-                self.state = Following::Never;
+                None
             }
-            _ => self.again(),
         }
-    }
-
-    fn again(&mut self) {
-        self.member.set_followed(false);
-        self.state = Following::Closed(Instant::now() + self.wait);
-        self.wait = (self.wait * 2).min(AGAIN_MOST);
     }
 }
 
@@ -137,14 +96,14 @@ impl Drop for Follower {
 }
 
 /// The lists whose changes the server says it announces.
-fn filter(member: &Member) -> Map<String, Value> {
+fn filter(facts: &Facts) -> Map<String, Value> {
     [
         ("tools", "toolsListChanged"),
         ("prompts", "promptsListChanged"),
         ("resources", "resourcesListChanged"),
     ]
     .into_iter()
-    .filter(|(capability, _)| member.announces_list(capability))
+    .filter(|(capability, _)| facts.announces_list(capability))
     .map(|(_, wanted)| (wanted.to_owned(), json!(true)))
     .collect()
 }
@@ -155,17 +114,4 @@ fn changed(notification: &str) -> Vec<Kind> {
         .into_iter()
         .filter(|kind| kind.changed() == notification)
         .collect()
-}
-
-async fn gather(events: &mut EventStream, mut kinds: Vec<Kind>) -> Vec<Kind> {
-    let until = Instant::now() + GATHER;
-    // What ends the stream meanwhile is seen again by the next poll or by the next opening.
-    while let Ok(Some(Ok(Event::Notification(n)))) = timeout_at(until, events.next()).await {
-        for kind in changed(&n.method) {
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
-    }
-    kinds
 }

@@ -163,7 +163,8 @@ impl Watch {
     fn failed(&mut self, error: CallError) -> CallError {
         // A caller's or our own fault says nothing about the server.
         let upstream = matches!(error.origin, Origin::Upstream(_));
-        if upstream && self.member.status.failed(&error.to_string()) {
+        let again = upstream && self.member.status.failed(&error.to_string());
+        if again && error.is_unreachable() {
             self.member.wake.notify_one();
         }
         self.emit(error.kind.as_str());
@@ -270,8 +271,7 @@ impl Stream for Guarded {
                 }
                 Some(Err(error)) => return Poll::Ready(Some(Err(self.watch.failed(error)))),
                 None => {
-                    let error = CallError::upstream(Kind::BadUpstream, &self.watch.member.name);
-                    let error = error.detail("the stream ended without an answer");
+                    let error = CallError::no_end_of(&self.watch.member.name);
                     return Poll::Ready(Some(Err(self.watch.failed(error))));
                 }
             }

@@ -161,7 +161,8 @@ impl Hub {
         let missing: Vec<_> = self
             .members
             .iter()
-            .filter(|m| m.settings.required && !in_state(m, &[State::Up, State::Degraded]))
+            .filter(|m| m.settings.required && !m.settings.disabled)
+            .filter(|m| !in_state(m, &[State::Up, State::Degraded]))
             .map(|m| name(&m))
             .collect();
         Readiness {

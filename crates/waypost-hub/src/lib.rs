@@ -31,6 +31,7 @@ pub mod reply;
 mod router;
 pub mod status;
 pub mod store;
+mod subscription;
 mod supervise;
 pub mod tasks;
 pub mod upstream;

@@ -9,7 +9,6 @@ use globset::{Glob, GlobMatcher};
 use tokio::sync::Notify;
 use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
-use waypost_wire::raw::Raw;
 
 use crate::limit::Limit;
 use crate::registry::{Era, Learned};
@@ -75,6 +74,18 @@ impl Member {
         self.learned.store(Some(Arc::new(learned)));
     }
 
+    /// Makes what is known of it anew from what is known at that moment, and returns the latter;
+    /// `None` changes nothing. Runs `change` again should somebody else be quicker.
+    pub fn update(
+        &self,
+        change: impl Fn(Option<&Learned>) -> Option<Learned>,
+    ) -> Option<Arc<Learned>> {
+        self.learned.rcu(|known| match change(known.as_deref()) {
+            Some(learned) => Some(Arc::new(learned)),
+            None => known.clone(),
+        })
+    }
+
     /// Whether its tasks extension is known, or assumed by the file.
     pub fn has_tasks(&self) -> bool {
         let assumed = || self.settings.assume_extensions.iter().any(|e| e == TASKS);
@@ -115,14 +126,8 @@ impl Member {
     /// Whether the server says that it announces changes of the list of this capability.
     pub fn announces_list(&self, capability: &str) -> bool {
         let learned = self.learned.load();
-        let Some(learned) = learned.as_ref() else {
-            return false;
-        };
-        let capability = learned.facts.capabilities.get(capability);
-        let capability = capability.and_then(|raw| raw.as_object().ok());
-        capability
-            .and_then(|c| c.get("listChanged").and_then(Raw::as_bool))
-            .unwrap_or_default()
+        let learned = learned.as_ref();
+        learned.is_some_and(|learned| learned.facts.announces_list(capability))
     }
 
     /// Whether changes of its lists are heard of.

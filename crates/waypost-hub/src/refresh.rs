@@ -1,8 +1,9 @@
 //! Reads an upstream's lists, all their pages.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
+use futures_util::future::{OptionFuture, join_all};
+use tokio::time::{Instant, timeout_at};
 use waypost_wire::code;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -22,51 +23,67 @@ const MAX_PAGES: usize = 1_000;
 /// Longest life that is believed: a day.
 const MAX_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// Reads the given kinds of lists that the server has. What could not be read stays as it was in
-/// `before`: a list that fails is not an empty list.
+/// What reading lists brought.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    pub(crate) catalogue: Catalogue,
+    /// The first failure.
+    pub(crate) failed: Option<CallError>,
+    /// Nothing could be read, and that seems to be the server's state and not the lists'.
+    pub(crate) outage: bool,
+}
+
+/// Reads the given kinds of lists that the server has, all within one budget. What could not be
+/// read stays as it was in `before`: a list that fails is not an empty list.
 pub(crate) async fn lists(
     member: &Member,
     facts: &Facts,
     kinds: &[Kind],
     before: Catalogue,
-) -> (Catalogue, Option<CallError>) {
+) -> Lists {
     let mut lists = before;
-    let mut failed = None;
-    for kind in kinds {
-        let has = facts
-            .capabilities
-            .get(kind.capability())
-            .is_some_and(Raw::is_object);
-        if !has {
-            *kind.slot(&mut lists) = None;
-            continue;
-        }
-        match list(member, *kind, member.settings.list_timeout).await {
-            Ok(listing) => *kind.slot(&mut lists) = listing,
-            Err(error) => {
+    let (mut failed, mut read, mut outage) = (None, false, false);
+    let until = Instant::now() + member.settings.list_timeout;
+    let reading = kinds.iter().map(|kind| async move {
+        let capability = facts.capabilities.get(kind.capability());
+        let has = capability.is_some_and(Raw::is_object);
+        let list = has.then(|| list(member, *kind, until));
+        (kind, OptionFuture::from(list).await)
+    });
+    for (kind, listed) in join_all(reading).await {
+        match listed {
+            None => *kind.slot(&mut lists) = None,
+            Some(Ok(listing)) => {
+                read = true;
+                *kind.slot(&mut lists) = listing;
+            }
+            Some(Err(error)) => {
                 tracing::warn!(upstream = &*member.name, method = kind.list_method(), %error,
                     source = error.source.as_deref().map(tracing::field::display),
                     "a list could not be read, the last one is kept");
-                failed = Some(error);
+                outage |= error.is_outage();
+                failed.get_or_insert(error);
             }
         }
     }
-    (lists, failed)
+    Lists {
+        catalogue: lists,
+        failed,
+        outage: outage && !read,
+    }
 }
 
 /// One list; `None` when the server does not know the method.
-async fn list(member: &Member, kind: Kind, budget: Duration) -> Result<Option<Listing>, CallError> {
+async fn list(member: &Member, kind: Kind, until: Instant) -> Result<Option<Listing>, CallError> {
     let late = |_| {
         let text = format!(
             "`{}` took longer than {} s",
             kind.list_method(),
-            budget.as_secs()
+            member.settings.list_timeout.as_secs()
         );
         CallError::upstream(ErrorKind::Timeout, &member.name).detail(text)
     };
-    tokio::time::timeout(budget, walk(member, kind))
-        .await
-        .map_err(late)?
+    timeout_at(until, walk(member, kind)).await.map_err(late)?
 }
 
 async fn walk(member: &Member, kind: Kind) -> Result<Option<Listing>, CallError> {
@@ -84,7 +101,7 @@ async fn walk(member: &Member, kind: Kind) -> Result<Option<Listing>, CallError>
             .upstream
             .call(Call::own(kind.list_method(), params))
             .await?;
-        let page = match reply.into_end().await? {
+        let page = match reply.into_end_of(&member.name).await? {
             End::Complete(page) => page,
             End::Error(error) if error.code() == code::METHOD_NOT_FOUND => return Ok(None),
             End::Error(error) => {

@@ -7,6 +7,7 @@ use waypost_wire::capability::TASKS;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
+use crate::catalog::entry::Kind;
 use crate::upstream::Facts;
 
 /// Which protocol a server speaks.
@@ -55,6 +56,31 @@ pub struct Catalogue {
     pub templates: Option<Listing>,
 }
 
+impl Listing {
+    /// Whether both say the same, whenever they were read.
+    fn same(&self, other: &Self) -> bool {
+        let Self {
+            items,
+            ttl_ms,
+            scope,
+            fetched_at: _,
+        } = self;
+        *items == other.items && *ttl_ms == other.ttl_ms && *scope == other.scope
+    }
+}
+
+impl Catalogue {
+    /// Whether both say the same, whenever they were read.
+    pub(crate) fn same(&self, other: &Self) -> bool {
+        Kind::ALL
+            .into_iter()
+            .all(|kind| match (kind.listing(self), kind.listing(other)) {
+                (Some(one), Some(two)) => one.same(two),
+                (one, two) => one.is_none() && two.is_none(),
+            })
+    }
+}
+
 /// Everything learned of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learned {
@@ -100,4 +126,36 @@ pub fn now_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(same: bool, change: impl Fn(&mut Listing)) {
+        let listing = Listing {
+            items: vec![Raw::string("x")],
+            ttl_ms: 1,
+            scope: Scope::Public,
+            fetched_at: 1,
+        };
+        let catalogue = |listing| Catalogue {
+            prompts: Some(listing),
+            ..Catalogue::default()
+        };
+        let mut other = listing.clone();
+        change(&mut other);
+        let (one, two) = (catalogue(listing), catalogue(other));
+        assert_eq!((one.same(&two), two.same(&one)), (same, same));
+        assert!(!one.same(&Catalogue::default()) && !Catalogue::default().same(&one));
+    }
+
+    #[test]
+    fn a_list_that_was_only_read_again_has_not_changed() {
+        check(true, |listing| listing.fetched_at += 1);
+        check(false, |listing| listing.items.clear());
+        check(false, |listing| listing.ttl_ms += 1);
+        check(false, |listing| listing.scope = Scope::Private);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures_util::Stream;
 use futures_util::stream::{self, StreamExt as _};
@@ -25,6 +26,16 @@ pub enum End {
 }
 
 impl End {
+    /// The word for it in logs and metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Complete(_) => "complete",
+            Self::InputRequired(_) => "input_required",
+            Self::Task(_) => "task",
+            Self::Error(_) => "error",
+        }
+    }
+
     /// The result's members; `None` for an error.
     pub fn result_mut(&mut self) -> Option<&mut Object> {
         match self {
@@ -81,6 +92,18 @@ impl Reply {
     /// The failure that took the end's place; a stream that stops without one is
     /// [`crate::error::Kind::BadUpstream`].
     pub async fn into_end(self) -> Result<End, CallError> {
+        self.end_or(CallError::no_end).await
+    }
+
+    /// The same for a reply that came from this upstream.
+    ///
+    /// # Errors
+    /// The same; a stream that stops without an end is this upstream's.
+    pub async fn into_end_of(self, upstream: &Arc<str>) -> Result<End, CallError> {
+        self.end_or(|| CallError::no_end_of(upstream)).await
+    }
+
+    async fn end_or(self, missing: impl FnOnce() -> CallError) -> Result<End, CallError> {
         let mut events = match self {
             Self::End(end) => return Ok(end),
             Self::Stream(events) => events,
@@ -90,7 +113,7 @@ impl Reply {
                 return Ok(end);
             }
         }
-        Err(CallError::no_end())
+        Err(missing())
     }
 }
 

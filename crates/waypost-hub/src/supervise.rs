@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use rand::RngExt as _;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,6 +36,19 @@ const REFRESH_MOST: Duration = Duration::from_secs(600);
 /// Between two looks that failing calls asked for.
 const WAKE_LEAST: Duration = Duration::from_secs(1);
 
+/// A server that asks to be left alone is believed so far.
+const RETRY_AFTER_MOST: Duration = Duration::from_secs(300);
+
+/// Lists are read once the subscription to their changes stands, unless that takes longer: then
+/// they are read at once and again later.
+const FOLLOWED_WITHIN: Duration = Duration::from_millis(300);
+
+/// Changes that come within this are read as one.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// From one reading of changed lists to the next. Clients are to hear of a change within 1 s.
+const CHANGED_LEAST: Duration = Duration::from_millis(800);
+
 /// Runs until the stop signal.
 pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationToken) {
     let mut supervisor = Supervisor {
@@ -60,28 +74,33 @@ impl Supervisor {
         loop {
             let since = Instant::now();
             match self.connect().await {
-                Ok(Era::Modern) => {
-                    self.attend().await;
+                Ok(Some(follower)) => {
+                    self.attend(follower).await;
                     if since.elapsed() >= HEALTHY_AFTER {
                         self.failures = 0;
                     }
                 }
-                Ok(Era::Legacy) => {
+                Ok(None) => {
                     self.failures = 0;
                     self.pause(LEGACY_AGAIN).await;
                 }
                 Err(error) => {
                     self.report(&error);
                     let wait = self.backoff();
-                    self.pause(wait).await;
+                    match error.retry_after {
+                        Some(asked) => sleep(asked.clamp(wait, RETRY_AFTER_MOST)).await,
+                        None => self.pause(wait).await,
+                    }
                 }
             }
         }
     }
 
-    /// Asks the server what it is and reads its lists.
-    async fn connect(&mut self) -> Result<Era, CallError> {
+    /// Asks the server what it is and reads its lists. `None` for one of the session era.
+    async fn connect(&mut self) -> Result<Option<Follower>, CallError> {
         let member = Arc::clone(&self.member);
+        // This is the look that was asked for until now.
+        let _asked = member.wake.notified().now_or_never();
         let budget = member.settings.startup_timeout;
         let late = |_| {
             CallError::upstream(ErrorKind::Timeout, &member.name).detail(format!(
@@ -92,99 +111,118 @@ impl Supervisor {
         let discovery = timeout(budget, member.upstream.discover())
             .await
             .map_err(late)??;
-        let (era, state, error) = match discovery {
+        let (follower, state, error) = match discovery {
             Discovery::Modern(facts) => {
+                let mut follower = Follower::new(&member, &facts);
+                follower.settle(FOLLOWED_WITHIN).await;
                 self.learn_modern(facts, &Kind::ALL).await;
-                (Era::Modern, State::Up, None)
+                (Some(follower), State::Up, None)
             }
-            Discovery::Legacy => {
+            // What is known outlives a proxy that has lost its route.
+            Discovery::Unrecognised(why) if member.is_modern() => {
+                return Err(CallError::upstream(ErrorKind::BadUpstream, &member.name).detail(why));
+            }
+            Discovery::Legacy | Discovery::Unrecognised(_) => {
                 let text = "speaks only protocol versions before 2026-07-28";
-                self.learn(Era::Legacy, Facts::default(), Catalogue::default(), None);
-                (Era::Legacy, State::Legacy, Some(text))
+                self.learn(Era::Legacy, &Facts::default(), &Catalogue::default(), None);
+                (None, State::Legacy, Some(text))
             }
         };
-        // Whoever waits for the state finds the names there.
+        // Whoever waits for the state finds the names there, after a restart too.
         self.hub.rebuild();
+        self.hub.save(&member).await;
         member.status.set(state, error);
         self.hub.progressed();
-        tracing::info!(upstream = &*member.name, era = era.as_str(), "connected");
-        self.hub.save(&member).await;
-        Ok(era)
+        let era = member.learned().map(|learned| learned.era.as_str());
+        tracing::info!(upstream = &*member.name, era, "connected");
+        Ok(follower)
     }
 
-    async fn learn_modern(&self, facts: Facts, kinds: &[Kind]) {
+    /// `false` when nothing could be read because the server seems to be gone.
+    async fn learn_modern(&self, facts: Facts, kinds: &[Kind]) -> bool {
         let before = self
             .member
             .learned()
             .map(|l| l.catalogue.clone())
             .unwrap_or_default();
-        let (catalogue, failed) = refresh::lists(&self.member, &facts, kinds, before).await;
-        self.learn(Era::Modern, facts, catalogue, failed.map(|e| e.to_string()));
+        let read = refresh::lists(&self.member, &facts, kinds, before).await;
+        let failed = read.failed.map(|e| e.to_string());
+        self.learn(Era::Modern, &facts, &read.catalogue, failed.as_deref());
+        !read.outage
     }
 
-    fn learn(&self, era: Era, facts: Facts, catalogue: Catalogue, last_error: Option<String>) {
-        let task_only = self
-            .member
-            .learned()
-            .map(|l| l.task_only.clone())
-            .unwrap_or_default();
-        self.member.learn(Learned {
-            upstream: self.member.name.to_string(),
-            fingerprint: self.member.settings.fingerprint.clone(),
-            era,
-            facts,
-            catalogue,
-            task_only,
-            learned_at: now_ms(),
-            last_error,
+    fn learn(&self, era: Era, facts: &Facts, catalogue: &Catalogue, last_error: Option<&str>) {
+        self.member.update(|known| {
+            Some(Learned {
+                upstream: self.member.name.to_string(),
+                fingerprint: self.member.settings.fingerprint.clone(),
+                era,
+                facts: facts.clone(),
+                catalogue: catalogue.clone(),
+                // Calls learn these meanwhile.
+                task_only: known.map(|l| l.task_only.clone()).unwrap_or_default(),
+                learned_at: now_ms(),
+                last_error: last_error.map(str::to_owned),
+            })
         });
     }
 
     /// Follows an upstream that is up, until it needs a new look.
-    async fn attend(&mut self) {
-        let mut follower = Follower::new(&self.member);
+    async fn attend(&mut self, mut follower: Follower) {
+        let member = Arc::clone(&self.member);
         let born = Instant::now();
-        loop {
-            let refresh_at = Instant::now() + self.refresh_after();
-            tokio::select! {
-                () = self.member.upstream.lost() => {
-                    self.member.status.set(State::Down, Some("the connection was lost"));
-                    if born.elapsed() < HEALTHY_AFTER {
-                        let wait = self.backoff();
-                        sleep(wait).await;
-                    }
-                    return;
+        let mut refresh_at = born + self.refresh_after();
+        let mut changed = Changed::default();
+        let works = loop {
+            let works = tokio::select! {
+                () = member.upstream.lost() => {
+                    member.status.set(State::Down, Some("the connection was lost"));
+                    false
                 }
-                () = self.member.wake.notified() => {
+                () = member.wake.notified() => {
                     sleep_until(born + WAKE_LEAST).await;
-                    return;
+                    break true;
                 }
-                heard = follower.next() => match heard {
-                    Heard::Changed(kinds) => self.refresh(&kinds).await,
-                    Heard::Live => {
-                        self.hub.progressed();
-                        // What changed between reading the lists and the subscription.
-                        self.refresh(&Kind::ALL).await;
+                heard = follower.next() => {
+                    match heard {
+                        Heard::Changed(kinds) => changed.add(&kinds),
+                        Heard::Live => {
+                            self.hub.progressed();
+                            // Something may have changed while nobody listened.
+                            changed.add(&Kind::ALL);
+                        }
                     }
-                },
-                () = sleep_until(refresh_at) => self.refresh(&Kind::ALL).await,
+                    true
+                }
+                kinds = changed.ripe() => self.refresh(&kinds).await,
+                () = sleep_until(refresh_at) => {
+                    let works = self.refresh(&Kind::ALL).await;
+                    refresh_at = Instant::now() + self.refresh_after();
+                    works
+                }
+            };
+            if !works {
+                break false;
             }
+        };
+        if !works && born.elapsed() < HEALTHY_AFTER {
+            let wait = self.backoff();
+            sleep(wait).await;
         }
     }
 
-    async fn refresh(&self, kinds: &[Kind]) {
+    /// `false` when the server seems to be gone.
+    async fn refresh(&self, kinds: &[Kind]) -> bool {
         let Some(learned) = self.member.learned() else {
-            return;
+            return true;
         };
-        self.learn_modern(learned.facts.clone(), kinds).await;
-        if self
-            .member
-            .learned()
-            .is_some_and(|now| now.catalogue != learned.catalogue)
-        {
+        let works = self.learn_modern(learned.facts.clone(), kinds).await;
+        let now = self.member.learned();
+        if now.is_some_and(|now| !now.catalogue.same(&learned.catalogue)) {
             self.hub.rebuild();
             self.hub.save(&self.member).await;
         }
+        works
     }
 
     /// When the first list ends its life.
@@ -239,5 +277,38 @@ impl Supervisor {
                 sleep_until(until.min(Instant::now() + WAKE_LEAST)).await;
             }
         }
+    }
+}
+
+/// Lists that are said to have changed, until it is time to read them.
+#[derive(Debug, Default)]
+struct Changed {
+    kinds: Vec<Kind>,
+    /// When the first of them is to be read.
+    at: Option<Instant>,
+    read: Option<Instant>,
+}
+
+impl Changed {
+    fn add(&mut self, kinds: &[Kind]) {
+        let now = Instant::now();
+        let earliest = self.read.map_or(now, |read| read + CHANGED_LEAST);
+        self.at.get_or_insert(earliest.max(now + GATHER));
+        for kind in kinds {
+            if !self.kinds.contains(kind) {
+                self.kinds.push(*kind);
+            }
+        }
+    }
+
+    /// The lists to be read now; never, while nothing has changed.
+    async fn ripe(&mut self) -> Vec<Kind> {
+        let Some(at) = self.at else {
+            return std::future::pending().await;
+        };
+        sleep_until(at).await;
+        self.at = None;
+        self.read = Some(Instant::now());
+        std::mem::take(&mut self.kinds)
     }
 }

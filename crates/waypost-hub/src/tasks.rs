@@ -37,6 +37,7 @@ use crate::error::CallError;
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
+use crate::registry::Learned as Known;
 use crate::reply::Reply;
 use handle::{Opened, Seals, Tag};
 use parked::Parked;
@@ -215,15 +216,15 @@ impl Desk {
 
     /// Remembers that a tool answers only with tasks.
     pub(crate) fn learn_task_only(&self, member: &Arc<Member>, tool: &str) {
-        let Some(learned) = member.learned() else {
-            return;
-        };
-        if learned.task_only.contains(tool) {
+        let is_new = |learned: &Known| !learned.task_only.contains(tool);
+        let before = member.update(|learned| {
+            let mut learned = learned.filter(|learned| is_new(learned))?.clone();
+            learned.task_only.insert(tool.to_owned());
+            Some(learned)
+        });
+        if !before.is_some_and(|before| is_new(&before)) {
             return;
         }
-        let mut learned = Arc::unwrap_or_clone(learned);
-        learned.task_only.insert(tool.to_owned());
-        member.learn(learned);
         event::TaskOnlyLearned {
             upstream: &member.name,
             tool,

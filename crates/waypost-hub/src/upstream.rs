@@ -23,8 +23,12 @@ pub type CallFuture<'a> = BoxFuture<'a, Result<Reply, CallError>>;
 pub enum Discovery {
     /// The server speaks the stateless protocol.
     Modern(Facts),
-    /// The server speaks only the session era.
+    /// The server speaks only the session era, and says so.
     Legacy,
+    /// What came, or did not come, is nothing that a server of the stateless protocol does: one
+    /// of which nothing is known is taken for one of the session era. It is also what a proxy
+    /// without a route does, so a server that is known to be modern has only failed. In our words.
+    Unrecognised(String),
 }
 
 /// A modern server's own description.
@@ -35,6 +39,17 @@ pub struct Facts {
     pub capabilities: Object,
     pub server_info: Option<Raw>,
     pub instructions: Option<String>,
+}
+
+impl Facts {
+    /// Whether the server says that it announces changes of the list of this capability.
+    pub fn announces_list(&self, capability: &str) -> bool {
+        let capability = self.capabilities.get(capability);
+        let capability = capability.and_then(|raw| raw.as_object().ok());
+        capability
+            .and_then(|c| c.get("listChanged").and_then(Raw::as_bool))
+            .unwrap_or_default()
+    }
 }
 
 /// Something that can answer a [`Call`]: one MCP server, however it is reached.

@@ -204,8 +204,16 @@ impl Fault {
         if let Some(aside) = self.aside() {
             error = error.source(Aside(aside));
         }
-        if let Self::Status { status, .. } = self {
-            error = error.http_status(status);
+        if let Self::Status {
+            status,
+            retry_after,
+        } = self
+        {
+            let wait = retry_after.map(Duration::from_secs);
+            error = error.http_status(status).retry_after(wait);
+        }
+        if matches!(self, Self::Closed) {
+            error = error.disconnected();
         }
         if self.not_executed() {
             error.retryable()

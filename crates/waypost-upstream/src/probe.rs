@@ -65,14 +65,16 @@ async fn judge(
     let answered = match answered {
         Ok(answered) => answered,
         // What a server says to a request that it has no idea of.
-        Err(Fault::Status {
-            status: 400 | 404 | 405 | 406 | 415 | 422,
-            ..
-        }) => return Ok(Verdict::Decided(Discovery::Legacy)),
+        Err(
+            fault @ Fault::Status {
+                status: 400 | 404 | 405 | 406 | 415 | 422,
+                ..
+            },
+        ) => return Ok(unrecognised(&fault)),
         Err(fault) => return Err(fault.into_call(upstream)),
     };
     let status = answered.status;
-    match answered.reply.into_end().await? {
+    match answered.reply.into_end_of(upstream).await? {
         End::Complete(result) => described(&result)
             .map(Verdict::Decided)
             .map_err(|malformed| Fault::Malformed(malformed).into_call(upstream)),
@@ -127,12 +129,18 @@ fn refused(error: &ErrorObject, status: Option<StatusCode>) -> Verdict {
                 retry_after: None,
             }),
             // Answered properly, failed inside: that is no opinion about the method.
-            Some(200) if code == code::INTERNAL_ERROR => Verdict::Failed(Fault::Refused { code }),
+            Some(200) | None if code == code::INTERNAL_ERROR => {
+                Verdict::Failed(Fault::Refused { code })
+            }
             // The codes that servers of the session era refuse an unknown opening with are
             // their own.
-            _ => Verdict::Decided(Discovery::Legacy),
+            _ => unrecognised(&Fault::Refused { code }),
         },
     }
+}
+
+fn unrecognised(fault: &Fault) -> Verdict {
+    Verdict::Decided(Discovery::Unrecognised(fault.to_string()))
 }
 
 fn supported(error: &ErrorObject) -> Option<Vec<String>> {

@@ -1,8 +1,9 @@
 //! An upstream made of a closure, and a hub around several.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use serde_json::{Value, json};
@@ -39,6 +40,14 @@ pub(crate) struct Fake {
     pub(crate) down: AtomicBool,
     /// While set, discovery hangs.
     pub(crate) slow: AtomicBool,
+    /// While set, discovery answers this.
+    pub(crate) discovery: Mutex<Option<Discovery>>,
+    /// How often discovery was asked.
+    pub(crate) looks: AtomicUsize,
+    /// What it asks for while nothing works.
+    pub(crate) retry_after: Mutex<Option<Duration>>,
+    /// How long a list takes.
+    pub(crate) lists_take: Mutex<Duration>,
     pub(crate) lost: Notify,
     answer: Box<Answer>,
 }
@@ -75,6 +84,10 @@ impl Fake {
             calls: Mutex::default(),
             down: AtomicBool::new(false),
             slow: AtomicBool::new(false),
+            discovery: Mutex::default(),
+            looks: AtomicUsize::new(0),
+            retry_after: Mutex::default(),
+            lists_take: Mutex::default(),
             lost: Notify::new(),
             answer: Box::new(answer),
         })
@@ -100,6 +113,7 @@ impl Fake {
     fn refused(&self) -> CallError {
         CallError::upstream(Kind::Unavailable, &self.name)
             .detail("connection refused")
+            .retry_after(*self.retry_after.lock().unwrap())
             .retryable()
     }
 }
@@ -107,11 +121,15 @@ impl Fake {
 impl Upstream for Fake {
     fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
         async {
+            self.looks.fetch_add(1, Ordering::SeqCst);
             if self.slow.load(Ordering::SeqCst) {
                 std::future::pending::<()>().await;
             }
             if self.down.load(Ordering::SeqCst) {
                 return Err(self.refused());
+            }
+            if let Some(discovery) = self.discovery.lock().unwrap().clone() {
+                return Ok(discovery);
             }
             let capabilities = object(&self.capabilities.lock().unwrap());
             let versions = vec!["2026-07-28".to_owned()];
@@ -132,7 +150,11 @@ impl Upstream for Fake {
             }
             let page = self.lists.lock().unwrap().get(&page_key(&call)).cloned();
             match page {
-                Some(page) => Ok(reply(&page)),
+                Some(page) => {
+                    let takes = *self.lists_take.lock().unwrap();
+                    tokio::time::sleep(takes).await;
+                    Ok(reply(&page))
+                }
                 None => (self.answer)(&call),
             }
         }
@@ -152,9 +174,9 @@ fn page_key(call: &Call) -> String {
     }
 }
 
-/// A store in memory.
+/// A store in memory, which counts what it is given.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(pub(crate) Mutex<Vec<Learned>>);
+pub(crate) struct Memory(pub(crate) Mutex<Vec<Learned>>, pub(crate) AtomicUsize);
 
 impl Store for Memory {
     fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
@@ -163,6 +185,7 @@ impl Store for Memory {
 
     fn save(&self, learned: Learned) -> BoxFuture<'_, Result<(), StoreError>> {
         async {
+            self.1.fetch_add(1, Ordering::SeqCst);
             let mut all = self.0.lock().unwrap();
             all.retain(|l| l.upstream != learned.upstream);
             all.push(learned);
@@ -227,7 +250,7 @@ pub(crate) fn call(method: &str, params: &Value) -> Call {
         method: method.to_owned(),
         params: object(params),
         meta: RequestMeta {
-            protocol_version: "2026-07-28".to_owned(),
+            protocol_version: "2026-07-28".into(),
             client_info: None,
             capabilities: ClientCapabilities::default(),
             log_level: None,

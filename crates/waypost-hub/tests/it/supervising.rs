@@ -1,15 +1,20 @@
 //! Upstreams come, go, change and come back; clients of the others notice nothing.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
+use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::Hub;
+use waypost_hub::member::Member;
+use waypost_hub::registry::{Catalogue, Era, Learned};
 use waypost_hub::status::State;
+use waypost_hub::upstream::{Discovery, Facts, Upstream};
 
-use crate::fake::{Fake, Memory, call, hub, hub_with, result, upstreams};
+use crate::fake::{Fake, Memory, call, echo, hub, hub_with, result, upstreams};
 
 async fn names(hub: &Arc<Hub>) -> Vec<String> {
     let list = result(hub.call(call("tools/list", &json!({}))).await).await;
@@ -136,6 +141,168 @@ async fn r57_failing_calls_make_the_upstream_looked_at_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r73_a_modern_upstream_whose_proxy_answers_404_keeps_what_is_known() {
+    let store = Arc::new(Memory::default());
+    let a = Fake::with_tools("a", &["x"]);
+    let hub = hub_with(&upstreams(&["a"]), &[&a], Arc::clone(&store) as _).await;
+    until("saved", || !store.0.lock().unwrap().is_empty()).await;
+    let known = store.0.lock().unwrap().clone();
+    let unsure = Discovery::Unrecognised("answered HTTP 404".to_owned());
+    *a.discovery.lock().unwrap() = Some(unsure.clone());
+    a.lost.notify_one();
+    let error = || hub.members()[0].status.report().last_error;
+    let text = "upstream `a`: answered HTTP 404";
+    until("looked at", || error().as_deref() == Some(text)).await;
+    assert_eq!(state(&hub, "a"), State::Down);
+    assert_eq!(names(&hub).await, ["a_x"]);
+    assert_eq!(*store.0.lock().unwrap(), known);
+    // It may be back already, so calls are not refused.
+    result(
+        hub.call(call("tools/call", &json!({ "name": "a_x" })))
+            .await,
+    )
+    .await;
+    *a.discovery.lock().unwrap() = None;
+    let started = Instant::now();
+    until("up", || state(&hub, "a") == State::Up).await;
+    assert!(started.elapsed() <= Duration::from_secs(11));
+
+    // What it says itself counts.
+    *a.discovery.lock().unwrap() = Some(Discovery::Legacy);
+    a.lost.notify_one();
+    until("legacy", || state(&hub, "a") == State::Legacy).await;
+    assert_eq!(names(&hub).await, [""; 0]);
+
+    let unknown = Fake::with_tools("b", &["x"]);
+    *unknown.discovery.lock().unwrap() = Some(unsure);
+    let hub = self::hub(&upstreams(&["b"]), &[&unknown]).await;
+    until("taken for legacy", || state(&hub, "b") == State::Legacy).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_fail_for_other_reasons_do_not_make_it_be_asked_anew() {
+    for kind in [Kind::Throttled, Kind::Timeout, Kind::BadUpstream] {
+        let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+        let a = Fake::new("a", json!({ "tools": {} }), &lists, move |_| {
+            Err(CallError::upstream(kind, &"a".into()))
+        });
+        let hub = hub(&upstreams(&["a"]), &[&a]).await;
+        until("up", || state(&hub, "a") == State::Up).await;
+        for _ in 0..7 {
+            let failed = hub.call(call("tools/call", &json!({ "name": "a_x" })));
+            assert!(failed.await.is_err());
+            sleep(Duration::from_secs(2)).await;
+        }
+        assert_eq!(a.looks.load(Ordering::SeqCst), 1, "{kind}");
+        assert_eq!(a.count("tools/list"), 1, "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_asks_for_time_gets_it() {
+    let a = Fake::with_tools("a", &["x"]);
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    assert_eq!(names(&hub).await, ["a_x"]);
+    a.down.store(true, Ordering::SeqCst);
+    *a.retry_after.lock().unwrap() = Some(Duration::from_secs(90));
+    let wanted = || hub.call(call("tools/call", &json!({ "name": "a_x" })));
+    assert!(wanted().await.is_err());
+    sleep(Duration::from_secs(20)).await;
+    let looks = || a.looks.load(Ordering::SeqCst);
+    assert_eq!(looks(), 1, "the call was told to come later");
+    a.lost.notify_one();
+    until("looked at", || {
+        state(&hub, "a") == State::Down && looks() == 2
+    })
+    .await;
+    for _ in 0..8 {
+        assert!(wanted().await.is_err());
+        sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(looks(), 2);
+    a.down.store(false, Ordering::SeqCst);
+    until("up", || state(&hub, "a") == State::Up).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_upstream_is_noticed_without_any_call() {
+    let a = Fake::with_tools("a", &["x"]);
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    a.down.store(true, Ordering::SeqCst);
+    until("down", || state(&hub, "a") == State::Down).await;
+    assert_eq!(names(&hub).await, ["a_x"]);
+    a.down.store(false, Ordering::SeqCst);
+    until("up", || state(&hub, "a") == State::Up).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r23_all_lists_of_an_upstream_share_one_budget() {
+    let page = |member: &str| json!({ member: [] });
+    let lists = [
+        ("tools/list", page("tools")),
+        ("prompts/list", page("prompts")),
+        ("resources/list", page("resources")),
+        ("resources/templates/list", page("resourceTemplates")),
+    ];
+    let capabilities = json!({ "tools": {}, "prompts": {}, "resources": {} });
+    let a = Fake::new("a", capabilities, &lists, |call| Ok(echo(call)));
+    *a.lists_take.lock().unwrap() = Duration::from_secs(4);
+    let started = Instant::now();
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    assert!(started.elapsed() < Duration::from_secs(5));
+    let learned = hub.members()[0].learned().unwrap();
+    assert_eq!(learned.last_error, None);
+    let read = &learned.catalogue;
+    assert!(read.tools.is_some() && read.prompts.is_some());
+    assert!(read.resources.is_some() && read.templates.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_were_only_read_again_are_not_remembered_anew() {
+    let store = Arc::new(Memory::default());
+    let a = Fake::with_tools("a", &["x"]);
+    let _hub = hub_with(&upstreams(&["a"]), &[&a], Arc::clone(&store) as _).await;
+    until("read again", || a.count("tools/list") == 4).await;
+    assert_eq!(store.1.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn what_several_learn_at_once_is_not_lost() {
+    let config = waypost_config::parse_str(&upstreams(&["a"]))
+        .unwrap()
+        .config;
+    let fake = Fake::with_tools("a", &["x"]);
+    let member = Member::new(config.upstreams[0].clone(), fake as Arc<dyn Upstream>);
+    let learn = |tool: Option<String>| {
+        member.update(|known| {
+            let mut learned = known.cloned().unwrap_or_else(|| Learned {
+                upstream: "a".to_owned(),
+                fingerprint: String::new(),
+                era: Era::Modern,
+                facts: Facts::default(),
+                catalogue: Catalogue::default(),
+                task_only: BTreeSet::new(),
+                learned_at: 0,
+                last_error: None,
+            });
+            learned.task_only.extend(tool.clone());
+            Some(learned)
+        })
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let learn = &learn;
+            scope.spawn(move || (0..100).for_each(|n| drop(learn(Some(format!("{thread}-{n}"))))));
+        }
+    });
+    assert_eq!(member.learned().unwrap().task_only.len(), 400);
+    member.update(|_| None);
+    assert_eq!(member.learned().unwrap().task_only.len(), 400);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r35_a_lost_connection_is_opened_again() {
     let a = Fake::with_tools("a", &["x"]);
     let hub = hub(&upstreams(&["a"]), &[&a]).await;
@@ -244,6 +411,15 @@ async fn r78_readiness_waits_for_first_attempts_and_required_upstreams() {
     assert_eq!(strict.readiness().missing, ["b".into()]);
     b.down.store(false, Ordering::SeqCst);
     until("ready", || strict.readiness().ready).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r78_an_upstream_that_is_switched_off_is_not_missing() {
+    let a = Fake::with_tools("a", &["x"]);
+    let yaml = "upstreams:\n  a: { url: \"http://127.0.0.1:9\", required: true, disabled: true }\n";
+    let hub = hub(yaml, &[&a]).await;
+    assert_eq!(hub.readiness().missing, Vec::<Arc<str>>::new());
+    assert!(hub.readiness().ready);
 }
 
 #[tokio::test(start_paused = true)]

@@ -137,12 +137,14 @@ impl StdioUpstream {
                 return Err(fail(Fault::Silent(patience)));
             }
             // It stays: it may only be slow to start, and then answers the next time.
-            Err(_) => return Ok(Discovery::Legacy),
+            Err(_) => return Ok(Discovery::Unrecognised(silence(patience))),
         };
         match &discovery {
             Discovery::Modern(_) => child.modern.store(true, Ordering::Relaxed),
             // It has answered, and nothing here can talk to it.
             Discovery::Legacy => child.close(),
+            // Tasks of a server that is known to be modern would die with it.
+            Discovery::Unrecognised(_) => {}
         }
         Ok(discovery)
     }
@@ -150,6 +152,10 @@ impl StdioUpstream {
     fn child(&self) -> MutexGuard<'_, Option<Arc<Child>>> {
         self.child.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn silence(patience: Duration) -> String {
+    format!("did not answer `server/discover` within {patience:?}")
 }
 
 fn start(

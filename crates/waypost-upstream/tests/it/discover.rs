@@ -7,7 +7,8 @@ use waypost_wire::raw::Raw;
 use crate::fake::{Fake, Step, error, http, result};
 use crate::kit::{in_time, object, upstream};
 
-/// What asking a server with this answer yields: `modern`, `legacy`, or the text of the failure.
+/// What asking a server with this answer yields: `modern`, `legacy`, `unrecognised: …`, or the
+/// text of the failure.
 #[track_caller]
 fn check(answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static, expected: &str) {
     let at = std::panic::Location::caller();
@@ -21,6 +22,7 @@ fn check(answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static, 
         let got = match in_time(upstream.discover()).await {
             Ok(Discovery::Modern(_)) => "modern".to_owned(),
             Ok(Discovery::Legacy) => "legacy".to_owned(),
+            Ok(Discovery::Unrecognised(why)) => format!("unrecognised: {why}"),
             Err(error) => error.detail.unwrap().into_owned(),
         };
         assert_eq!(got, expected, "{at}");
@@ -79,24 +81,38 @@ fn versions_decide() {
 
 #[test]
 fn servers_of_the_session_era_are_known_by_how_they_refuse() {
-    // TypeScript v1.
-    let typescript = r#"{"code":-32000,"message":"Bad Request: Server not initialized"}"#;
-    check(|_| error("400 Bad Request", "null", typescript), "legacy");
-    // Python v1, with an id of its own making.
-    let python = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
-    check(
-        |_| error("400 Bad Request", "\"server-error\"", python),
-        "legacy",
-    );
     for status in ["200 OK", "400 Bad Request", "404 Not Found", "500 Oops"] {
         for code in [-32601, -32602] {
             let body = format!(r#"{{"code":{code},"message":"m"}}"#);
             check(move |s| error(status, &s.id(), &body), "legacy");
         }
     }
-    for status in ["400 A", "404 A", "405 A", "406 A", "415 A"] {
-        check(move |_| http(status, "text/plain", "no"), "legacy");
+}
+
+#[test]
+fn r73_what_a_proxy_without_a_route_says_too_is_not_certain() {
+    // TypeScript v1.
+    let typescript = r#"{"code":-32000,"message":"Bad Request: Server not initialized"}"#;
+    check(
+        |_| error("400 Bad Request", "null", typescript),
+        "unrecognised: refused `server/discover` with error -32000",
+    );
+    // Python v1, with an id of its own making.
+    let python = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
+    check(
+        |_| error("400 Bad Request", "\"server-error\"", python),
+        "unrecognised: refused `server/discover` with error -32600",
+    );
+    for status in ["400", "405", "406", "415", "422"] {
+        check(
+            move |_| http(&format!("{status} A"), "text/plain", "no"),
+            &format!("unrecognised: answered HTTP {status}"),
+        );
     }
+    check(
+        |_| http("404 Not Found", "text/plain", "no"),
+        "unrecognised: answered HTTP 404 (no MCP endpoint at this address)",
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The life of a child: how it starts, what it is given, how it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -282,15 +283,34 @@ async fn stopping_lets_calls_finish_and_then_ends_the_child() {
     assert!(drained && reply.is_ok() && !alive(own));
 }
 
+/// A child that answers its first request with this error, and nothing else.
+fn refusing(error: &str) -> Arc<dyn Upstream> {
+    let line = format!(r#"{{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{error}}}"#);
+    upstream(&sh(&format!("read line; echo \"{line}\"; cat >/dev/null")))
+}
+
+#[tokio::test]
+async fn other_refusals_are_not_certain_and_do_not_end_the_child() {
+    let upstream = refusing(r#"{\"code\":-32000,\"message\":\"m\"}"#);
+    let why = "refused `server/discover` with error -32000".to_owned();
+    assert_eq!(
+        in_time(upstream.discover()).await.unwrap(),
+        Discovery::Unrecognised(why)
+    );
+    assert!(upstream.instance().is_some());
+    let failing = refusing(r#"{\"code\":-32603,\"message\":\"m\"}"#);
+    let error = in_time(failing.discover()).await.unwrap_err();
+    assert_eq!(error.kind, Kind::BadUpstream);
+    assert!(failing.instance().is_some());
+}
+
 #[tokio::test]
 async fn servers_of_the_session_era_are_known_by_how_they_refuse() {
     for error in [
         r#"{\"code\":-32601,\"message\":\"Method not found\"}"#,
         r#"{\"code\":-32602,\"message\":\"Invalid request parameters\"}"#,
-        r#"{\"code\":-32000,\"message\":\"m\"}"#,
     ] {
-        let line = format!(r#"{{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{error}}}"#);
-        let upstream = upstream(&sh(&format!("read line; echo \"{line}\"; cat >/dev/null")));
+        let upstream = refusing(error);
         assert_eq!(
             in_time(upstream.discover()).await.unwrap(),
             Discovery::Legacy
@@ -301,12 +321,14 @@ async fn servers_of_the_session_era_are_known_by_how_they_refuse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn silence_is_the_session_era_too() {
+async fn silence_may_be_the_session_era() {
     let upstream = upstream(&sh("cat >/dev/null"));
-    assert_eq!(upstream.discover().await.unwrap(), Discovery::Legacy);
+    let silent = "did not answer `server/discover` within 30s".to_owned();
+    let silent = Discovery::Unrecognised(silent);
+    assert_eq!(upstream.discover().await.unwrap(), silent);
     // It may only be slow, so it is asked again and not started anew.
     let first = upstream.instance();
-    assert_eq!(upstream.discover().await.unwrap(), Discovery::Legacy);
+    assert_eq!(upstream.discover().await.unwrap(), silent);
     assert!(first.is_some() && upstream.instance() == first);
 }
 
