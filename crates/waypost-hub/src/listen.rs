@@ -33,6 +33,10 @@ use source::Source;
 /// what is not heard of yet, and a client waits for it.
 const LIVE_WITHIN: Duration = Duration::from_millis(500);
 
+/// How long an upstream may take to acknowledge the resources and tasks that are asked for. Those
+/// of one that takes longer are not promised.
+const OPEN_WITHIN: Duration = Duration::from_secs(3);
+
 /// Opens the stream: the acknowledgement, notifications, and at shutdown a graceful end.
 pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> {
     let filter = match Filter::read(&call) {
@@ -44,9 +48,13 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     let until = Instant::now() + LIVE_WITHIN;
     hub.wait_until(until, || all_followed(&hub, &call.view))
         .await;
+    if filter.names_some() {
+        hub.first_look(&call.view).await;
+    }
     let groups = filter.by_upstream(&hub, &call);
-    let sources: Vec<Source> =
-        join_all(groups.into_iter().map(|group| Source::open(group, until))).await;
+    let until = Instant::now() + OPEN_WITHIN;
+    let opened = groups.into_iter().map(|group| Source::open(group, until));
+    let sources: Vec<Source> = join_all(opened).await.into_iter().flatten().collect();
 
     let stamp = Stamp {
         id: call.id.raw().clone(),

@@ -66,6 +66,11 @@ impl Filter {
         Ok(filter)
     }
 
+    /// Whether single resources or tasks are asked for.
+    pub(super) fn names_some(&self) -> bool {
+        !self.uris.is_empty() || !self.tasks.is_empty()
+    }
+
     /// Whether changes of this list are wanted.
     pub(super) fn wants(&self, kind: Kind) -> bool {
         match kind {

@@ -5,19 +5,24 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use tokio::time::{Instant, sleep, timeout_at};
-use waypost_wire::code;
+use tokio::time::{Instant, timeout, timeout_at};
 use waypost_wire::message::Notification;
+use waypost_wire::meta::META;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::RESULT_TYPE;
 
 use crate::call::Call;
+use crate::forward::usable;
 use crate::member::Member;
 use crate::reply::{End, Event, EventStream};
+use crate::subscription::{Said, Subscription};
 
-const AGAIN_FIRST: Duration = Duration::from_secs(1);
-const AGAIN_MOST: Duration = Duration::from_secs(60);
+/// Questions about tasks that are asked at once after a subscription was lost, and how long one
+/// may take.
+const ASKED_AT_ONCE: usize = 8;
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Resources and tasks of one upstream: its own names and those that the client used.
 #[derive(Clone, Debug)]
@@ -27,14 +32,11 @@ pub(super) struct Group {
     pub(super) tasks: Vec<(String, String)>,
 }
 
-/// A subscription to one upstream.
+/// A subscription to one upstream, as far as the upstream acknowledged it.
 pub(super) struct Source {
     group: Group,
-    events: Option<EventStream>,
-    /// The server has no subscriptions at all.
-    never: bool,
-    wait: Duration,
-    /// The next event in line, made when a subscription was opened anew.
+    subscription: Subscription,
+    /// What was made when a subscription was opened anew and is still to be told.
     pending: Vec<Notification>,
 }
 
@@ -47,7 +49,11 @@ impl Group {
         }
     }
 
-    fn params(&self) -> Object {
+    fn is_empty(&self) -> bool {
+        self.uris.is_empty() && self.tasks.is_empty()
+    }
+
+    fn call(&self) -> Call {
         let originals = |names: &[(String, String)]| {
             Raw::from_serialize(
                 &names
@@ -65,7 +71,11 @@ impl Group {
         }
         let mut params = Object::new();
         params.set("notifications", filter.into());
-        params
+        let mut call = Call::own(method::LISTEN, params);
+        if !self.tasks.is_empty() {
+            call.meta.capabilities = call.meta.capabilities.with_tasks();
+        }
+        call
     }
 
     /// Keeps the names that the server acknowledged.
@@ -84,116 +94,24 @@ impl Group {
         self.uris.retain(|(original, _)| uris.contains(original));
         self.tasks.retain(|(original, _)| tasks.contains(original));
     }
-}
 
-impl Source {
-    /// Opens the subscription and waits for its acknowledgement until the given time. A server
-    /// that does not answer in time is not waited for, but asked again later.
-    pub(super) async fn open(group: Group, until: Instant) -> Self {
-        let mut source = Self {
-            group,
-            events: None,
-            never: false,
-            wait: AGAIN_FIRST,
-            pending: Vec::new(),
-        };
-        let opened = timeout_at(until, source.subscribe()).await;
-        match opened {
-            Ok(Some(acknowledged)) => source.group.keep_acknowledged(&acknowledged),
-            Ok(None) if source.never => {
-                source.group.uris.clear();
-                source.group.tasks.clear();
-            }
-            Ok(None) | Err(_) => {}
-        }
-        source
-    }
-
-    /// The client's names of the resources that are listened to.
-    pub(super) fn heard_uris(&self) -> impl Iterator<Item = &str> {
-        self.group.uris.iter().map(|(_, exposed)| exposed.as_str())
-    }
-
-    /// The client's handles of the tasks that are listened to.
-    pub(super) fn heard_tasks(&self) -> impl Iterator<Item = &str> {
-        self.group.tasks.iter().map(|(_, exposed)| exposed.as_str())
-    }
-
-    /// The notifications, under the client's names. Never ends: a lost subscription is opened
-    /// again, and what may have been missed meanwhile is reported as updated.
-    pub(super) fn into_events(self) -> EventStream {
-        Box::pin(stream::unfold(self, |mut source| async move {
-            let event = source.next().await;
-            Some((Ok(Event::Notification(event)), source))
-        }))
-    }
-
-    async fn next(&mut self) -> Notification {
-        loop {
-            if let Some(notification) = self.pending.pop() {
-                return notification;
-            }
-            if self.never || (self.group.uris.is_empty() && self.group.tasks.is_empty()) {
-                return std::future::pending().await;
-            }
-            let Some(events) = &mut self.events else {
-                self.reopen().await;
-                continue;
-            };
-            match events.next().await {
-                Some(Ok(Event::Notification(notification))) => {
-                    if let Some(notification) = self.renamed(notification) {
-                        return notification;
-                    }
-                }
-                Some(Ok(Event::End(end))) => self.ended(&end),
-                Some(Err(_)) | None => self.events = None,
-            }
-        }
-    }
-
-    /// Asks for a subscription; its acknowledgement, when there is one.
-    async fn subscribe(&mut self) -> Option<Object> {
-        let mut call = Call::own(method::LISTEN, self.group.params());
-        if !self.group.tasks.is_empty() {
-            call.meta.capabilities = call.meta.capabilities.with_tasks();
-        }
-        let reply = self.group.member.upstream.call(call).await.ok()?;
-        let mut events = reply.into_stream();
-        match events.next().await {
-            Some(Ok(Event::Notification(n))) if n.method == method::ACKNOWLEDGED => {
-                self.events = Some(events);
-                Some(n.params)
-            }
-            Some(Ok(Event::End(end))) => {
-                self.ended(&end);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    async fn reopen(&mut self) {
-        sleep(self.wait).await;
-        self.wait = (self.wait * 2).min(AGAIN_MOST);
-        if self.subscribe().await.is_some() {
-            self.wait = AGAIN_FIRST;
-            self.pending = self.heard_uris().map(updated).collect();
-        }
-    }
-
-    fn ended(&mut self, end: &End) {
-        self.events = None;
-        if let End::Error(error) = end {
-            self.never = error.code() == code::METHOD_NOT_FOUND;
-        }
+    /// Every resource may have changed meanwhile; of tasks it can be asked how they are.
+    async fn missed(&self) -> Vec<Notification> {
+        let ids = self.tasks.iter().map(|(id, _)| id.clone());
+        let asked: Vec<_> = ids.map(|id| ask(Arc::clone(&self.member), id)).collect();
+        let asked = stream::iter(asked).buffer_unordered(ASKED_AT_ONCE);
+        let told: Vec<Option<Notification>> = asked.collect().await;
+        let told = told.into_iter().flatten();
+        let mut missed: Vec<_> = told.filter_map(|told| self.renamed(told)).collect();
+        missed.extend(self.uris.iter().map(|(_, exposed)| updated(exposed)));
+        missed
     }
 
     /// The notification under the client's names; `None` for what it did not ask for.
     fn renamed(&self, mut notification: Notification) -> Option<Notification> {
         let (member, names) = match notification.method.as_str() {
-            method::RESOURCE_UPDATED => ("uri", &self.group.uris),
-            method::TASK_STATUS => ("taskId", &self.group.tasks),
+            method::RESOURCE_UPDATED => ("uri", &self.uris),
+            method::TASK_STATUS => ("taskId", &self.tasks),
             _ => return None,
         };
         let original = notification.params.string(member)?;
@@ -209,6 +127,84 @@ impl Source {
         }
         Some(notification)
     }
+}
+
+impl Source {
+    /// Opens the subscription. `None` for a server that cannot be called now or has not
+    /// acknowledged anything by then: what is not heard must not be promised.
+    pub(super) async fn open(mut group: Group, until: Instant) -> Option<Self> {
+        usable(&group.member).ok()?;
+        let mut subscription = Subscription::new(&group.member, group.call());
+        let Ok(Said::Live(acknowledged)) = timeout_at(until, subscription.next()).await else {
+            return None;
+        };
+        group.keep_acknowledged(&acknowledged);
+        subscription.ask_next_time(group.call());
+        (!group.is_empty()).then_some(Self {
+            group,
+            subscription,
+            pending: Vec::new(),
+        })
+    }
+
+    /// The client's names of the resources that are listened to.
+    pub(super) fn heard_uris(&self) -> impl Iterator<Item = &str> {
+        self.group.uris.iter().map(|(_, exposed)| exposed.as_str())
+    }
+
+    /// The client's handles of the tasks that are listened to.
+    pub(super) fn heard_tasks(&self) -> impl Iterator<Item = &str> {
+        self.group.tasks.iter().map(|(_, exposed)| exposed.as_str())
+    }
+
+    /// The notifications, under the client's names. Never ends: a lost subscription is opened
+    /// again, and what may have been missed meanwhile is told then.
+    pub(super) fn into_events(self) -> EventStream {
+        Box::pin(stream::unfold(self, |mut source| async move {
+            let event = source.next().await;
+            Some((Ok(Event::Notification(event)), source))
+        }))
+    }
+
+    async fn next(&mut self) -> Notification {
+        loop {
+            if let Some(notification) = self.pending.pop() {
+                return notification;
+            }
+            match self.subscription.next().await {
+                Said::Notification(notification) => {
+                    if let Some(notification) = self.group.renamed(notification) {
+                        return notification;
+                    }
+                }
+                Said::Live(_) => self.pending = self.group.missed().await,
+                Said::Lost => {}
+            }
+        }
+    }
+}
+
+/// How a task is now, as the notification that was missed would have told it.
+async fn ask(member: Arc<Member>, id: String) -> Option<Notification> {
+    let mut params = Object::new();
+    params.set("taskId", Raw::string(&id));
+    let mut call = Call::own(method::TASKS_GET, params);
+    call.meta.capabilities = call.meta.capabilities.with_tasks();
+    let answer = async {
+        let reply = member.upstream.call(call).await?;
+        reply.into_end_of(&member.name).await
+    };
+    let mut params = match timeout(ANSWERED_WITHIN, answer).await {
+        Ok(Ok(End::Complete(task) | End::Task(task) | End::InputRequired(task))) => task,
+        // Who wants to know more of it asks, and gets the error.
+        Ok(Ok(End::Error(_)) | Err(_)) | Err(_) => return None,
+    };
+    params.remove(RESULT_TYPE);
+    params.remove(META);
+    Some(Notification {
+        method: method::TASK_STATUS.to_owned(),
+        params,
+    })
 }
 
 fn updated(uri: &str) -> Notification {

@@ -1,5 +1,6 @@
 //! `subscriptions/listen` through the gateway.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use waypost_hub::call::{Call, View};
+use waypost_hub::catalog::Missing;
 use waypost_hub::error::CallError;
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_wire::message::Notification;
 
-use crate::fake::{Fake, call, echo, error, hub, object, upstreams, value};
+use crate::fake::{Fake, call, declaring, echo, error, hub, object, result, upstreams, value};
 
 /// Speaks on the subscriptions that were opened at a fake.
 type Voices = Arc<Mutex<Vec<mpsc::Sender<Event>>>>;
@@ -131,6 +133,43 @@ async fn r09_a_changed_list_is_told_within_a_second_and_only_if_it_changed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lists_are_read_once_per_connection_where_changes_are_announced() {
+    let tools = json!({ "tools": [{ "name": "x" }] });
+    let capabilities = json!({ "tools": { "listChanged": true } });
+    let (a, voices) = listening("a", capabilities, &[("tools/list", tools)]);
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    assert_eq!(a.count("tools/list"), 1);
+    assert!(hub.members()[0].is_followed());
+    let order = |calls: &[Call]| calls.iter().map(|c| c.method.clone()).collect::<Vec<_>>();
+    let calls = order(&a.calls.lock().unwrap());
+    assert_eq!(calls, ["subscriptions/listen", "tools/list"]);
+    // A subscription that was lost is another matter.
+    voices.lock().unwrap().clear();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(a.count("subscriptions/listen"), 2);
+    assert_eq!(a.count("tools/list"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_changes_are_read_about_once_a_second_and_no_list_starves() {
+    let capabilities = json!({ "tools": { "listChanged": true }, "prompts": {} });
+    let lists = [
+        ("tools/list", json!({ "tools": [] })),
+        ("prompts/list", json!({ "prompts": [] })),
+    ];
+    let (a, voices) = listening("a", capabilities, &lists);
+    let _hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let changed = notification("notifications/tools/list_changed", &json!({}));
+    for _ in 0..400 {
+        say(&voices, &changed);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let reads = a.count("tools/list");
+    assert!((40..=55).contains(&reads), "{reads} in 40 s");
+    assert_eq!(a.count("prompts/list"), 2, "after the end of its life");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_view_hears_only_its_own_changes() {
     let tools = json!({ "tools": [{ "name": "x" }] });
     let capabilities = json!({ "tools": { "listChanged": true } });
@@ -206,6 +245,112 @@ async fn a_lost_subscription_is_opened_again_and_what_was_missed_is_reported() {
         (method.as_str(), &params["uri"]),
         ("notifications/resources/updated", &json!("file:///x"))
     );
+}
+
+/// A fake with one tool that answers with the task `t`, which is done when asked about, and with
+/// subscriptions.
+fn tasking(name: &str) -> (Arc<Fake>, Voices) {
+    let capabilities =
+        json!({ "tools": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+    let (fake, voices) = listening(name, capabilities, &lists);
+    let answer = |status: &str| json!({ "taskId": "t", "status": status, "ttlMs": null });
+    fake.lists.lock().unwrap().extend([
+        ("tasks/get".to_owned(), {
+            let mut task = answer("completed");
+            task["resultType"] = json!("complete");
+            task["result"] = json!({ "content": [] });
+            task
+        }),
+        ("tools/call".to_owned(), {
+            let mut task = answer("working");
+            task["resultType"] = json!("task");
+            task
+        }),
+    ]);
+    (fake, voices)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_is_asked_about_after_its_subscription_was_lost() {
+    let (a, voices) = tasking("a");
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let wanted = call("tools/call", &json!({ "name": "a_x" }));
+    let created = result(hub.call(declaring(wanted, &tasks)).await).await;
+    let handle = &created["taskId"];
+    let filter = json!({ "notifications": { "taskIds": [handle] } });
+    let wanted = declaring(call("subscriptions/listen", &filter), &tasks);
+    let mut events = hub.call(wanted).await.unwrap().into_stream();
+    let (_, params) = next(&mut events).await;
+    assert_eq!(params["notifications"], filter["notifications"]);
+    voices.lock().unwrap().clear();
+    let (method, params) = next(&mut events).await;
+    assert_eq!(method, "notifications/tasks");
+    assert_eq!(
+        params,
+        json!({ "taskId": handle, "status": "completed", "ttlMs": null, "result": { "content": [] },
+            "_meta": { ID: "c1" } })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_heard_is_not_acknowledged() {
+    let lists = |uri: &str| {
+        let resource = json!({ "uri": uri, "name": "x" });
+        let templates = json!({ "resourceTemplates": [] });
+        [
+            ("resources/list", json!({ "resources": [resource] })),
+            ("resources/templates/list", templates),
+        ]
+    };
+    let able = || json!({ "resources": { "subscribe": true } });
+    let (good, voices) = listening("good", able(), &lists("good:///x"));
+    // It never answers, which must not hold up the others for long.
+    let mute = Fake::new("mute", able(), &lists("mute:///x"), |_| {
+        Ok(Reply::Stream(futures_util::stream::pending().boxed()))
+    });
+    let down = Fake::new("down", able(), &lists("down:///x"), |_| unreachable!());
+    let hub = settled(
+        &upstreams(&["good", "mute", "down"]),
+        &[&good, &mute, &down],
+    )
+    .await;
+    down.down.store(true, Ordering::SeqCst);
+    let uris = json!({ "resourceSubscriptions": ["good:///x", "mute:///x", "down:///x"] });
+    let mut events = listen(&hub, &uris).await;
+    let (_, params) = next(&mut events).await;
+    let heard = json!({ "resourceSubscriptions": ["good:///x"] });
+    assert_eq!(params["notifications"], heard);
+    let updated = json!({ "uri": "good:///x" });
+    say(
+        &voices,
+        &notification("notifications/resources/updated", &updated),
+    );
+    assert_eq!(next(&mut events).await.1["uri"], "good:///x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_is_switched_off_is_never_asked() {
+    let lists = [(
+        "resources/list",
+        json!({ "resources": [{ "uri": "file:///x", "name": "x" }] }),
+    )];
+    let able = || json!({ "resources": { "subscribe": true } });
+    let (a, _) = listening("a", able(), &lists);
+    let off = Fake::new("off", able(), &lists, |_| unreachable!());
+    let yaml = "upstreams:\n  a: { url: \"http://127.0.0.1:9\" }\n  \
+        off: { url: \"http://127.0.0.1:9\", disabled: true }\n";
+    let hub = settled(yaml, &[&a, &off]).await;
+    let uris = json!({ "resourceSubscriptions": ["a+file:///x", "off+file:///x"] });
+    let mut events = listen(&hub, &uris).await;
+    let (_, params) = next(&mut events).await;
+    let heard = json!({ "resourceSubscriptions": ["a+file:///x"] });
+    assert_eq!(params["notifications"], heard);
+    let catalog = hub.catalog();
+    let owner = catalog.resource_owner(&View::All, "off+file:///x");
+    assert_eq!(owner.unwrap_err(), Missing::Unknown);
+    assert!(off.calls.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
