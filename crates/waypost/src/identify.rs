@@ -12,6 +12,9 @@ use tracing::Span;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
+/// Bytes of an id that is kept.
+const LONGEST: usize = 128;
+
 /// Keeps the `x-request-id` of a proxy in front, or makes one; the answer carries it, and so does
 /// every line that is written on the way.
 ///
@@ -79,7 +82,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let given = request.headers().get(REQUEST_ID).cloned();
+        let given = request.headers().get(REQUEST_ID).filter(|id| is_usable(id));
+        let given = given.cloned();
         let id = given.or_else(|| {
             let made = self.layer.id()?;
             request.headers_mut().insert(REQUEST_ID, made.clone());
@@ -90,6 +94,11 @@ where
         let inner = span.in_scope(|| self.inner.call(request));
         Identified { inner, id, span }
     }
+}
+
+/// A stranger's text of any length or kind has no place in every log line.
+fn is_usable(id: &HeaderValue) -> bool {
+    (1..=LONGEST).contains(&id.len()) && id.to_str().is_ok()
 }
 
 impl<F, R, E> Future for Identified<F>
@@ -105,5 +114,45 @@ where
             answer.headers_mut().insert(REQUEST_ID, id);
         }
         Poll::Ready(Ok(answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use tower::{ServiceExt as _, service_fn};
+
+    use super::*;
+
+    async fn check(given: Option<&str>, kept: bool) {
+        let inner = service_fn(async |request: Request<()>| {
+            let seen = request.headers().get(REQUEST_ID).cloned();
+            Ok::<_, Infallible>(Response::new(seen))
+        });
+        let mut request = Request::new(());
+        if let Some(given) = given {
+            let value = HeaderValue::from_bytes(given.as_bytes()).unwrap();
+            request.headers_mut().insert(REQUEST_ID, value);
+        }
+        let service = IdentifyLayer::new().layer(inner);
+        let answer = service.oneshot(request).await.unwrap();
+        let id = answer.headers().get(REQUEST_ID).cloned();
+        assert!(id.as_ref().is_some_and(|id| id.to_str().is_ok()));
+        assert_eq!(
+            id.as_ref().map(HeaderValue::as_bytes) == given.map(str::as_bytes),
+            kept
+        );
+        assert_eq!(answer.into_body(), id, "what is inside sees the same id");
+    }
+
+    #[tokio::test]
+    async fn an_id_of_a_proxy_is_kept_and_anything_else_replaced() {
+        check(Some("4bf92f3577b34da6"), true).await;
+        check(None, false).await;
+        check(Some(""), false).await;
+        check(Some("\u{e9}"), false).await;
+        check(Some(&"x".repeat(LONGEST)), true).await;
+        check(Some(&"x".repeat(LONGEST + 1)), false).await;
     }
 }

@@ -50,11 +50,12 @@ fn last_error(report: &Report) -> Raw {
     let Some(text) = &report.last_error else {
         return Raw::null();
     };
-    let mut error = serde_json::json!({ "at": iso(report.last_error_ms), "message": text });
+    let at = Raw::string(&iso(report.last_error_ms));
+    let mut error = Object::from_iter([("at", at), ("message", Raw::string(text))]);
     if let Some(cause) = &report.last_cause {
-        error["cause"] = cause.as_str().into();
+        error.set("cause", Raw::string(cause));
     }
-    Raw::from_serialize(&error)
+    error.into()
 }
 
 fn add_learned(object: &mut Object, learned: &Learned) {
