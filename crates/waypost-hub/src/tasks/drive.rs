@@ -132,7 +132,7 @@ impl Drive {
                 }
             }
         }
-        Err(CallError::no_end())
+        Err(CallError::no_end_of(&self.job.member.name))
     }
 
     fn judge(&mut self, end: End) -> Result<Verdict, CallError> {

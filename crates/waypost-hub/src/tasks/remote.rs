@@ -177,7 +177,7 @@ impl Remote {
         }
         let answer = async {
             let reply = Box::pin(forward::send_own(&self.member, call)).await?;
-            reply.into_end().await
+            reply.into_end_of(&self.member.name).await
         };
         timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
             let seconds = PATIENCE.as_secs();

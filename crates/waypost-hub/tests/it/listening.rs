@@ -1,10 +1,10 @@
 //! `subscriptions/listen` through the gateway.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -37,7 +37,7 @@ fn listening(name: &str, capabilities: Value, lists: &[(&str, Value)]) -> (Arc<F
         );
         sender.try_send(acknowledged).unwrap();
         heard.lock().unwrap().push(sender);
-        let events = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        let events = stream::unfold(receiver, |mut receiver| async move {
             receiver
                 .recv()
                 .await
@@ -308,7 +308,7 @@ async fn what_is_not_heard_is_not_acknowledged() {
     let (good, voices) = listening("good", able(), &lists("good:///x"));
     // It never answers, which must not hold up the others for long.
     let mute = Fake::new("mute", able(), &lists("mute:///x"), |_| {
-        Ok(Reply::Stream(futures_util::stream::pending().boxed()))
+        Ok(Reply::Stream(stream::pending().boxed()))
     });
     let down = Fake::new("down", able(), &lists("down:///x"), |_| unreachable!());
     let hub = settled(
@@ -351,6 +351,43 @@ async fn an_upstream_that_is_switched_off_is_never_asked() {
     let owner = catalog.resource_owner(&View::All, "off+file:///x");
     assert_eq!(owner.unwrap_err(), Missing::Unknown);
     assert!(off.calls.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn opening_a_subscription_again_has_a_deadline() {
+    let lists = [(
+        "resources/list",
+        json!({ "resources": [{ "uri": "file:///x", "name": "x" }] }),
+    )];
+    let opened = AtomicUsize::new(0);
+    let a = Fake::new(
+        "a",
+        json!({ "resources": { "subscribe": true } }),
+        &lists,
+        move |call| {
+            if call.method != "subscriptions/listen" {
+                return Ok(echo(call));
+            }
+            let acknowledged = stream::iter([Ok(notification(
+                "notifications/subscriptions/acknowledged",
+                &json!({ "notifications": value(&call.params)["notifications"] }),
+            ))]);
+            Ok(Reply::Stream(match opened.fetch_add(1, Ordering::SeqCst) {
+                0 => acknowledged.boxed(),
+                1 => stream::pending().boxed(),
+                _ => acknowledged.chain(stream::pending()).boxed(),
+            }))
+        },
+    );
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let mut events = listen(&hub, &json!({ "resourceSubscriptions": ["file:///x"] })).await;
+    next(&mut events).await;
+    let missed = timeout(Duration::from_secs(20), events.next()).await;
+    assert!(
+        matches!(missed, Ok(Some(Ok(Event::Notification(_))))),
+        "{missed:?}"
+    );
+    assert_eq!(a.count("subscriptions/listen"), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,7 @@
 //! The era of a server (design: era of an upstream), as servers in the field answer the probe.
 
+use std::time::Duration;
+
 use waypost_hub::error::Kind;
 use waypost_hub::upstream::{Discovery, Facts};
 use waypost_wire::raw::Raw;
@@ -179,6 +181,21 @@ fn trouble_decides_nothing() {
     );
     let refused = "refused `server/discover` with error -32603";
     check(move |s| error("200 OK", &s.id(), internal), refused);
+}
+
+#[tokio::test]
+async fn how_long_to_wait_and_a_broken_connection_are_told_apart_from_words() {
+    let failure = |answer: &'static str| async move {
+        let fake = Fake::always(move |_| answer.to_owned()).await;
+        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        in_time(upstream.discover()).await.unwrap_err()
+    };
+    let busy = "HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n";
+    let busy = failure(busy).await;
+    assert_eq!(busy.retry_after, Some(Duration::from_secs(7)));
+    assert!(!busy.disconnected);
+    let broken = failure("").await;
+    assert_eq!((broken.retry_after, broken.disconnected), (None, true));
 }
 
 #[tokio::test]
