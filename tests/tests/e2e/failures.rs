@@ -246,3 +246,30 @@ async fn r57_calls_that_fail_show_in_the_status_and_tool_errors_do_not() {
     client.tool("u_work", json!({})).await.unwrap();
     assert_eq!(upstream(&gateway.admin, "u").await["state"], "up");
 }
+
+#[tokio::test]
+async fn r73_a_server_that_was_not_there_for_a_moment_is_used_again() {
+    let away = Arc::new(AtomicBool::new(false));
+    let switch = Arc::clone(&away);
+    let is_away = move || switch.load(Ordering::SeqCst);
+    let server = Fake::start(move |_| is_away().then(|| plain(404, "no route"))).await;
+    let upstreams = format!("u: {{ url: '{}', required: true }}", server.url);
+    let gateway = Gateway::start(&upstreams).await.unwrap();
+    let client = Client::new(&gateway.url);
+    away.store(true, Ordering::SeqCst);
+    let down = async || {
+        let reply = client.tool("u_work", json!({})).await.unwrap();
+        let message = reply.answer["error"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("`u`") && message.contains("404"),
+            "{message}"
+        );
+        upstream(&gateway.admin, "u").await["state"] != "up"
+    };
+    crate::support::until("the failure to show", down).await;
+    assert_eq!(tool_names(&client).await, ["u_work"], "what is known stays");
+    away.store(false, Ordering::SeqCst);
+    let reply = client.tool("u_work", json!({})).await.unwrap();
+    assert_eq!(reply.text(), "done", "{}", reply.answer);
+    wait_for_state(&gateway.admin, "u", "up").await;
+}

@@ -146,3 +146,29 @@ async fn r42_a_second_signal_exits_at_once() {
     );
     gone(pids).await;
 }
+
+#[tokio::test]
+async fn r42_children_are_asked_to_leave_only_when_their_calls_are_over() {
+    for name in ["TERM", "INT"] {
+        let family = Family::new("");
+        let mut waypost = Served::start(&family.home).await;
+        let pids = family.pids().await;
+        let client = waypost.client();
+        let arguments = json!({ "seconds": 0.6, "label": "in flight" });
+        let meta = json!({ "progressToken": 1 });
+        let post = tool_with_meta(&client, "c_slow_compute", arguments, meta);
+        let mut call = client.send(post).await.unwrap();
+        call.next().await.unwrap().unwrap();
+        waypost.signal(name).await;
+        let reply = call.finish().await.unwrap();
+        assert!(
+            reply.text().contains("finished after 0.6 s"),
+            "{name}: {}",
+            reply.answer
+        );
+        assert_eq!(waypost.code().await, Some(0), "{name}: {}", waypost.log());
+        for pid in pids {
+            assert!(!alive(pid).await, "{name}");
+        }
+    }
+}

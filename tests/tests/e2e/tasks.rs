@@ -241,6 +241,32 @@ async fn replicas_with_the_same_keys_serve_each_others_handles_and_no_others() {
     assert_eq!(look(&other).await, (Value::Null, -32602));
 }
 
+#[tokio::test]
+async fn a_handle_outlives_a_new_name_of_its_upstream() {
+    let server = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    let yaml = |entry: &str| {
+        format!(
+            "upstreams: {{ {entry}, url: '{}', required: true }} }}",
+            server.url
+        )
+    };
+    let home = Home::new(&yaml("former: { disabled: false"));
+    let waypost = Served::start(&home).await;
+    let client = waypost.client().with_tasks();
+    let arguments = json!({ "seconds": 600 });
+    let handle = created(&client.tool("former_slow_compute", arguments).await.unwrap());
+    drop(waypost);
+    for (entry, code) in [
+        ("other: { aliases: [former]", 0),
+        ("other: { aliases: []", -32602),
+    ] {
+        std::fs::write(home.config(), yaml(entry)).unwrap();
+        let waypost = Served::start(&home).await;
+        let reply = task(&waypost.client().with_tasks(), &handle).await;
+        assert_eq!(reply.code(), code, "{entry} {}", reply.answer);
+    }
+}
+
 /// How a task that never was is unknown.
 async fn unknown(client: &Client) -> String {
     let reply = task(client, "never-was").await;
