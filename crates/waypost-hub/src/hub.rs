@@ -251,6 +251,7 @@ impl Hub {
         }
         *logged = warnings.into_iter().collect();
         let after = Arc::new(after);
+        self.desk.get_ready(&after);
         self.catalog.store(Arc::clone(&after));
         known.into_iter().for_each(|member| member.set_listed());
         drop(logged);

@@ -48,9 +48,10 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     let until = Instant::now() + LIVE_WITHIN;
     hub.wait_until(until, || all_followed(&hub, &call.view))
         .await;
-    if filter.names_some() {
+    if filter.names_resources() {
         hub.first_look(&call.view).await;
     }
+    hub.await_tasks(&call, filter.tasks(), OPEN_WITHIN).await;
     let groups = filter.by_upstream(&hub, &call);
     let until = Instant::now() + OPEN_WITHIN;
     let opened = groups.into_iter().map(|group| Source::open(group, until));

@@ -1,6 +1,7 @@
 //! Why a call goes where it goes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -165,12 +166,44 @@ impl Hub {
     }
 
     async fn task(self: Arc<Self>, call: Call) -> Result<Reply, CallError> {
+        let handle = call.params.string("taskId").unwrap_or_default();
+        self.await_tasks(&call, &[handle], Duration::MAX).await;
         let caller = Caller::of(&call);
-        let (reply, member) = self.desk.tasks_method(&self.catalog(), call).await?;
+        let send = |member: Arc<Member>, call| {
+            let hub = &self;
+            async move {
+                let send = |call| forward::send(&member, call, None);
+                Box::pin(hop::send(hub, &member, call, send)).await
+            }
+        };
+        let catalog = self.catalog();
+        let (reply, member) = self.desk.tasks_method(&catalog, call, send).await?;
         Ok(match member {
             Some(member) => finish::from(reply, &member, caller),
             None => reply,
         })
+    }
+
+    /// Waits while the upstream of one of these handles is still starting, as long as a call to
+    /// it may take and no longer than `most`: a task outlives a restart of the gateway.
+    pub(crate) async fn await_tasks(&self, call: &Call, handles: &[String], most: Duration) {
+        if !call.meta.capabilities.has_tasks() {
+            return;
+        }
+        let starting = || {
+            let catalog = self.catalog();
+            let lacking = handles
+                .iter()
+                .filter_map(|handle| self.desk.lacks(&catalog, call, handle));
+            // In between it is known and not in the catalogue yet.
+            let is_starting =
+                |m: &Arc<Member>| is_unknown(m) || (m.learned().is_some() && !m.is_listed());
+            lacking.filter(is_starting).map(|m| m.timeout(None)).max()
+        };
+        if let Some(patience) = starting() {
+            let until = tokio::time::Instant::now() + patience.min(most);
+            self.wait_until(until, || starting().is_none()).await;
+        }
     }
 
     /// A method of an extension that the file exposes: the first upstream that advertises it.

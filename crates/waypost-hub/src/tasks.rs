@@ -23,25 +23,27 @@ pub(crate) mod remote;
 pub(crate) mod rounds;
 pub(crate) mod schedule;
 pub(crate) mod state;
+pub(crate) mod tags;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
-use moka::sync::Cache;
 use waypost_config::config::TaskTimes;
 
 use crate::call::Call;
 use crate::catalog::Catalog;
-use crate::error::CallError;
+use crate::error::{CallError, Kind};
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
 use crate::registry::Learned as Known;
 use crate::reply::Reply;
-use handle::{Opened, Seals, Tag};
+use crate::status::State;
+use handle::{Opened, Seals};
 use parked::Parked;
 use state::States;
+use tags::ToolTags;
 
 /// Where calls that may become tasks, and calls about tasks, pass through.
 #[derive(Clone, Debug)]
@@ -57,14 +59,18 @@ pub(crate) struct Desk {
     /// Tells the states of this process from those of others.
     pub(crate) issuer: u64,
     learned: OnceLock<Learned>,
-    /// Tools by upstream and tag: saves computing the tag of every tool for every poll.
-    tools: Cache<(Arc<str>, Tag), Arc<str>>,
+    tools: ToolTags,
 }
 
-/// Tools that are remembered by their tags.
-const TAGGED_TOOLS: u64 = 10_000;
-
 type Learned = Box<dyn Fn(&Arc<Member>) + Send + Sync>;
+
+/// Why a handle stands for no task.
+enum NotOpened {
+    /// It was never made for this caller, or not by an upstream that is there.
+    Unknown,
+    /// It was, by a tool of this upstream that is not in the catalogue.
+    NoTool(Arc<Member>),
+}
 
 /// A call of a caller, under the upstream's names.
 #[derive(Debug)]
@@ -78,15 +84,19 @@ pub(crate) struct Job {
 impl TaskDesk {
     /// `parked` bounds the calls that wait for an answer of their caller.
     pub fn new(keys: &Keys, times: TaskTimes, parked: usize, background: Tasks) -> Self {
+        let seals = Seals::new(keys);
         Self(Arc::new(Desk {
-            seals: Seals::new(keys),
+            tools: ToolTags::new({
+                let seals = seals.clone();
+                move |tool| seals.tool_tags(tool)
+            }),
+            seals,
             states: States::new(keys),
             parked: Parked::new(parked),
             times,
             background,
             issuer: rand::random(),
             learned: OnceLock::new(),
-            tools: Cache::new(TAGGED_TOOLS),
         }))
     }
 
@@ -147,23 +157,28 @@ impl TaskDesk {
         Ok(state::wrap_reply(&self.0, member, binding, reply))
     }
 
-    /// Serves `tasks/get`, `tasks/update` and `tasks/cancel`. The member is the one that
-    /// answered; `None` for an answer of Waypost's own.
+    /// Serves `tasks/get`, `tasks/update` and `tasks/cancel` by `send`. The member is the one
+    /// that answered; `None` for an answer of Waypost's own.
     ///
     /// # Errors
-    /// [`CallError::unknown_task`], and what [`crate::forward::send`] reports.
-    pub async fn tasks_method(
+    /// Those of [`TaskDesk::open`], and what `send` reports.
+    pub async fn tasks_method<F, S>(
         &self,
-        catalog: &Catalog,
+        catalog: &Arc<Catalog>,
         call: Call,
-    ) -> Result<(Reply, Option<Arc<Member>>), CallError> {
+        send: S,
+    ) -> Result<(Reply, Option<Arc<Member>>), CallError>
+    where
+        S: FnOnce(Arc<Member>, Call) -> F,
+        F: Future<Output = Result<Reply, CallError>>,
+    {
         if let Err(error) = passthrough::demand_tasks(&call.meta.capabilities) {
             return Ok((Reply::error(error), None));
         }
         let handle = passthrough::handle_of(&call);
-        let opened = self.open_for(catalog, &call, &handle)?;
-        let member = Arc::clone(&opened.member);
-        let reply = passthrough::serve(opened, handle, call).await?;
+        let (member, id) = self.open(catalog, &call, &handle)?;
+        let send = |call| send(Arc::clone(&member), call);
+        let reply = passthrough::serve(&id, handle, call, send).await?;
         Ok((reply, Some(member)))
     }
 
@@ -171,47 +186,75 @@ impl TaskDesk {
     /// `subscriptions/listen`.
     ///
     /// # Errors
-    /// [`CallError::unknown_task`], whatever is wrong with it.
+    /// [`CallError::unknown_task`], whatever is wrong with it; [`Kind::Unavailable`] for a good
+    /// one whose upstream has not said yet which tools it has.
     pub fn open(
         &self,
-        catalog: &Catalog,
+        catalog: &Arc<Catalog>,
         call: &Call,
         handle: &str,
     ) -> Result<(Arc<Member>, String), CallError> {
-        let opened = self.open_for(catalog, call, handle)?;
-        Ok((opened.member, opened.id))
-    }
-
-    fn open_for(&self, catalog: &Catalog, call: &Call, handle: &str) -> Result<Opened, CallError> {
-        let tools = |member: &Member, tag| self.0.tool_of(catalog, member, tag);
-        let members = &catalog.members;
-        self.0
-            .seals
-            .open(handle, &call.principal, members, &call.view, tools)
-            .inspect_err(|_| {
+        match self.0.open(catalog, call, handle) {
+            Ok(opened) => Ok((opened.member, opened.id)),
+            Err(NotOpened::NoTool(member)) if lacks_tools(&member) => Err(unavailable(&member)),
+            Err(NotOpened::NoTool(_) | NotOpened::Unknown) => {
                 event::HandleRefused {
                     request_id: &call.request_id,
                     method: &call.method,
                 }
                 .emit();
-            })
+                Err(CallError::unknown_task())
+            }
+        }
+    }
+
+    /// Gets ready for handles of the tools of a catalogue, before calls come upon it.
+    pub(crate) fn get_ready(&self, catalog: &Arc<Catalog>) {
+        drop(self.0.tools.learn(catalog));
+    }
+
+    /// The upstream of a good handle whose tool is not in the catalogue: because it is gone, or
+    /// not there yet.
+    pub(crate) fn lacks(
+        &self,
+        catalog: &Arc<Catalog>,
+        call: &Call,
+        handle: &str,
+    ) -> Option<Arc<Member>> {
+        match self.0.open(catalog, call, handle) {
+            Err(NotOpened::NoTool(member)) => Some(member),
+            Err(NotOpened::Unknown) | Ok(_) => None,
+        }
+    }
+}
+
+/// Whether the upstream has not yet said which tools it has.
+fn lacks_tools(member: &Member) -> bool {
+    let unread = |known: &Known| known.has("tools") && known.catalogue.tools.is_none();
+    !member.settings.disabled && member.learned().is_none_or(|known| unread(&known))
+}
+
+fn unavailable(member: &Member) -> CallError {
+    let error = CallError::upstream(Kind::Unavailable, &member.name).retryable();
+    let report = member.status.report();
+    match report.last_error {
+        Some(last) if report.state != State::Starting => {
+            error.detail(format!("its tools are not known yet: {last}"))
+        }
+        _ => error.detail("still starting"),
     }
 }
 
 impl Desk {
-    /// The original name of the tool with this tag, as long as it is in the catalogue.
-    fn tool_of(&self, catalog: &Catalog, member: &Member, tag: Tag) -> Option<String> {
-        let key = (Arc::clone(&member.name), tag);
-        if let Some(name) = self.tools.get(&key) {
-            let entry = catalog.tools.of(member, &name)?;
-            return Some(entry.original.to_string());
+    fn open(&self, catalog: &Arc<Catalog>, call: &Call, handle: &str) -> Result<Opened, NotOpened> {
+        let opened = self
+            .seals
+            .open(handle, &call.principal, &catalog.members, &call.view)
+            .ok_or(NotOpened::Unknown)?;
+        match self.tools.find(catalog, &opened.member, opened.tool) {
+            Some(_) => Ok(opened),
+            None => Err(NotOpened::NoTool(opened.member)),
         }
-        let entries = catalog.tools.entries().iter();
-        let mut own = entries.filter(|entry| entry.member.name == member.name);
-        let is_it = |name: &str| self.seals.tool_tags(name).contains(&tag);
-        let found = &own.find(|entry| is_it(&entry.original))?.original;
-        self.tools.insert(key, Arc::clone(found));
-        Some(found.to_string())
     }
 
     /// Remembers that a tool answers only with tasks.

@@ -32,9 +32,13 @@ impl ResultType {
     }
 }
 
-/// Adds `resultType: "complete"` where a result does not say what it is.
-pub fn ensure_complete(result: &mut Object) {
-    if !result.contains(RESULT_TYPE) {
-        result.set(RESULT_TYPE, Raw::string("complete"));
+/// Ensures `resultType: "complete"`, where a result does not say what it is or says something
+/// else. `true` when something had to change; otherwise every byte stays as it came.
+pub fn ensure_complete(result: &mut Object) -> bool {
+    let said = result.contains(RESULT_TYPE);
+    if said && ResultType::of(result) == ResultType::Complete {
+        return false;
     }
+    result.set(RESULT_TYPE, Raw::string("complete"));
+    true
 }

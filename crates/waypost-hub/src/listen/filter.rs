@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
-use waypost_wire::capability::TASKS;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::object::Object;
@@ -14,6 +12,7 @@ use crate::call::Call;
 use crate::catalog::entry::Kind;
 use crate::hub::Hub;
 use crate::member::Member;
+use crate::tasks::passthrough::demand_tasks;
 
 /// More URIs and tasks than this on one stream are refused.
 const MOST: usize = 1_000;
@@ -58,17 +57,20 @@ impl Filter {
             uris: list("resourceSubscriptions")?,
             tasks: list("taskIds")?,
         };
-        if wanted.contains("taskIds") && !call.meta.capabilities.has_tasks() {
-            let required = json!({ "extensions": { TASKS: {} } });
-            let message = "`taskIds` needs the tasks extension, which the request does not declare";
-            return Err(ErrorObject::missing_capability(message, &required));
+        if wanted.contains("taskIds") {
+            demand_tasks(&call.meta.capabilities)?;
         }
         Ok(filter)
     }
 
-    /// Whether single resources or tasks are asked for.
-    pub(super) fn names_some(&self) -> bool {
-        !self.uris.is_empty() || !self.tasks.is_empty()
+    /// Whether single resources are asked for.
+    pub(super) fn names_resources(&self) -> bool {
+        !self.uris.is_empty()
+    }
+
+    /// The handles of the tasks that are asked for.
+    pub(super) fn tasks(&self) -> &[String] {
+        &self.tasks
     }
 
     /// Whether changes of this list are wanted.

@@ -12,14 +12,14 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::ensure_complete;
 use waypost_wire::task::{Status, Task};
 
 use crate::asks;
 use crate::error::{CallError, Kind, Origin};
 use crate::reply::End;
-use crate::tasks::event::{Outcome, PollFailed, Reason, TaskCollapsed, WaitEnded};
+use crate::tasks::event::{Fate, Outcome, PollFailed, Reason, TaskMade, WaitEnded};
 use crate::tasks::generate::Notifier;
-use crate::tasks::passthrough::say_complete;
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
 use crate::tasks::schedule::Schedule;
@@ -73,7 +73,8 @@ impl Wait {
         task: &Task,
         progress: Progress,
     ) -> Self {
-        TaskCollapsed {
+        TaskMade {
+            fate: Fate::Collapsed,
             request_id: &job.call.request_id,
             upstream: &job.member.name,
             tool: &job.tool,
@@ -247,7 +248,10 @@ impl Wait {
     }
 
     fn question(&self, task: &Task) -> Option<Close> {
-        let requests = task.members.get("inputRequests")?.as_object().ok()?;
+        let Some(requests) = asks::questions(task.members.get("inputRequests")?) else {
+            let error = self.remote().bad("asks what cannot be read");
+            return Some(Close::GiveUp(Err(error), Reason::Broken, Outcome::GivenUp));
+        };
         if requests.is_empty() || self.is_settling(&requests) {
             return None;
         }
@@ -272,7 +276,7 @@ impl Wait {
         let Some(Ok(mut result)) = task.members.get("result").map(Raw::as_object) else {
             return Close::Lost(self.remote().bad("completed a task without a result"));
         };
-        say_complete(&mut result);
+        ensure_complete(&mut result);
         Close::Over(End::Complete(result), Outcome::Completed)
     }
 

@@ -10,9 +10,9 @@ use crate::error::{CallError, Kind};
 use crate::forward;
 use crate::reply::{End, Event, Reply};
 use crate::tasks::collapse::Wait;
-use crate::tasks::event::{Reason, TaskPassed};
+use crate::tasks::event::{Fate, Reason, TaskMade};
 use crate::tasks::generate::{Notifier, generate};
-use crate::tasks::passthrough::{demands_tasks, without_drafts, wrap_created};
+use crate::tasks::passthrough::{demands_tasks, wrap_created};
 use crate::tasks::policy::{self, Extension, Facts, OnDemand, OnTask, Plan};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Remote};
@@ -153,7 +153,7 @@ impl Drive {
                     self.demanded = true;
                     return Ok(Verdict::Again);
                 }
-                Ok(Verdict::Done(End::Error(without_drafts(error))))
+                Ok(Verdict::Done(End::Error(error)))
             }
             End::Task(created) => self.task(created),
         }
@@ -167,7 +167,8 @@ impl Drive {
         if self.plan.on_task == OnTask::PassThrough {
             let instance = self.instance.as_deref();
             wrap_created(&self.desk.seals, &self.job, instance, &mut created)?;
-            TaskPassed {
+            TaskMade {
+                fate: Fate::Passed,
                 request_id: &call.request_id,
                 upstream: &member.name,
                 tool,

@@ -1,4 +1,5 @@
 //! What is logged and counted of tasks: one type per event.
+
 /// Why Waypost cancelled a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -36,17 +37,19 @@ pub enum Outcome {
     GivenUp,
 }
 
-/// A task was handed to its caller.
-#[derive(Debug)]
-pub struct TaskPassed<'a> {
-    pub request_id: &'a str,
-    pub upstream: &'a str,
-    pub tool: &'a str,
+/// What becomes of a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was handed to its caller.
+    Passed,
+    /// Waypost waits for it in its caller's place.
+    Collapsed,
 }
 
-/// Waypost began to wait for a task in its caller's place.
+/// An upstream made a task of a call.
 #[derive(Debug)]
-pub struct TaskCollapsed<'a> {
+pub struct TaskMade<'a> {
+    pub fate: Fate,
     pub request_id: &'a str,
     pub upstream: &'a str,
     pub tool: &'a str,
@@ -133,29 +136,21 @@ impl Outcome {
 
 // === impl the events: each writes its log line and its metrics; nothing else does ===
 
-impl TaskPassed<'_> {
+impl TaskMade<'_> {
     /// Logs and counts.
     pub fn emit(&self) {
         let Self {
+            fate,
             request_id,
             upstream,
             tool,
         } = self;
-        tracing::debug!(request_id, upstream, tool, "task handed to its caller");
-        count("waypost_tasks_passed_total", upstream);
-    }
-}
-
-impl TaskCollapsed<'_> {
-    /// Logs and counts.
-    pub fn emit(&self) {
-        let Self {
-            request_id,
-            upstream,
-            tool,
-        } = self;
-        tracing::debug!(request_id, upstream, tool, "waiting for a task");
-        count("waypost_tasks_collapsed_total", upstream);
+        let (text, metric) = match fate {
+            Fate::Passed => ("task handed to its caller", "waypost_tasks_passed_total"),
+            Fate::Collapsed => ("waiting for a task", "waypost_tasks_collapsed_total"),
+        };
+        tracing::debug!(request_id, upstream, tool, "{text}");
+        count(metric, upstream);
     }
 }
 

@@ -35,18 +35,19 @@ const TAG_LEN: usize = 8;
 pub struct Tag([u8; TAG_LEN]);
 
 /// Makes handles and opens them.
+#[derive(Clone)]
 pub struct Seals {
     seal: Vec<[u8; 32]>,
     tag: Vec<[u8; 32]>,
 }
 
-/// What a handle stands for.
+/// What a handle stands for. Whether its caller is shown the tool is still to be seen.
 #[derive(Clone, Debug)]
 pub struct Opened {
     /// Where the task lives.
     pub member: Arc<Member>,
-    /// The original name of the tool that made it.
-    pub tool: String,
+    /// The tool that made it.
+    pub tool: Tag,
     /// The upstream's id.
     pub id: String,
 }
@@ -136,31 +137,14 @@ impl Seals {
     }
 
     /// What a handle stands for, as long as this caller may use it here. `members` are searched
-    /// by name and former names; `tools` gives the original name of the tool with a tag, if the
-    /// caller's view shows such a tool of the upstream now.
-    ///
-    /// # Errors
-    /// [`CallError::unknown_task`], whatever is wrong: not a handle, damaged, another principal's,
-    /// of an unknown upstream, tool or instance, not in this view.
+    /// by name and former names. `None`, whatever is wrong: not a handle, damaged, another
+    /// principal's, of an unknown upstream or instance, not in this view.
     pub fn open(
         &self,
         handle: &str,
         principal: &Principal,
         members: &[Arc<Member>],
         view: &View,
-        tools: impl Fn(&Member, Tag) -> Option<String>,
-    ) -> Result<Opened, CallError> {
-        self.try_open(handle, principal, members, view, tools)
-            .ok_or_else(CallError::unknown_task)
-    }
-
-    fn try_open(
-        &self,
-        handle: &str,
-        principal: &Principal,
-        members: &[Arc<Member>],
-        view: &View,
-        tools: impl Fn(&Member, Tag) -> Option<String>,
     ) -> Option<Opened> {
         let parts = self.unseal(handle, principal)?;
         let member = members.iter().find(|m| is_called(m, parts.upstream))?;
@@ -169,7 +153,7 @@ impl Seals {
             return None;
         }
         Some(Opened {
-            tool: tools(member, parts.tool)?,
+            tool: parts.tool,
             id: decode_body(parts.body)?,
             member: Arc::clone(member),
         })

@@ -1,20 +1,20 @@
 //! Tasks of callers that know them: ids become handles, and handles ids again.
 
+use std::future::Future;
+
 use futures_util::StreamExt as _;
 use waypost_wire::capability::{ClientCapabilities, TASKS};
-use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::{self, ResultType};
+use waypost_wire::result::ensure_complete;
 
 use crate::call::{Call, CallHeaders};
 use crate::error::{CallError, Kind};
-use crate::forward;
 use crate::reply::{End, Event, Reply};
 use crate::tasks::Job;
-use crate::tasks::handle::{Opened, Seals};
+use crate::tasks::handle::Seals;
 
 pub(crate) const TASK_ID: &str = "taskId";
 
@@ -37,21 +37,22 @@ pub(crate) fn handle_of(call: &Call) -> String {
     call.params.string(TASK_ID).unwrap_or_default()
 }
 
-/// Sends a `tasks/*` call, with the id that its handle stands for, where the task lives, and
-/// puts the handle back into the answer.
+/// Sends, by `send`, a `tasks/*` call with the id that its handle stands for, and puts the
+/// handle back into the answer.
 ///
 /// # Errors
-/// What [`forward::send`] reports.
-pub(crate) async fn serve(
-    opened: Opened,
+/// What `send` reports.
+pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
+    id: &str,
     handle: String,
     mut call: Call,
+    send: impl FnOnce(Call) -> F,
 ) -> Result<Reply, CallError> {
-    call.params.set(TASK_ID, Raw::string(&opened.id));
+    call.params.set(TASK_ID, Raw::string(id));
     // The headers named the handle; the transport makes those of the id.
     call.headers = CallHeaders::default();
     let is_get = call.method == method::TASKS_GET;
-    let reply = Box::pin(forward::send(&opened.member, call, None)).await?;
+    let reply = send(call).await?;
     Ok(match reply {
         Reply::End(end) => Reply::End(answer(end, &handle, is_get)),
         Reply::Stream(events) => {
@@ -84,15 +85,15 @@ pub(crate) fn wrap_created(
 /// The answer to a `tasks/*` call as its caller gets it.
 fn answer(end: End, handle: &str, is_get: bool) -> End {
     match end {
-        End::Error(error) => End::Error(without_drafts(error)),
+        End::Error(error) => End::Error(error),
         // Some servers give the task's own type here; to clients only `complete` is right.
         End::Complete(mut result) | End::Task(mut result) | End::InputRequired(mut result) => {
             if result.contains(TASK_ID) {
                 result.set(TASK_ID, Raw::string(handle));
             }
-            say_complete(&mut result);
+            ensure_complete(&mut result);
             if is_get {
-                say_complete_inside(&mut result);
+                ensure_complete_inside(&mut result);
             }
             End::Complete(result)
         }
@@ -100,36 +101,18 @@ fn answer(end: End, handle: &str, is_get: bool) -> End {
 }
 
 /// Ensures `resultType: "complete"` in the final result that a task holds.
-pub(crate) fn say_complete_inside(task: &mut Object) {
+fn ensure_complete_inside(task: &mut Object) {
     let Some(Ok(mut inner)) = task.get("result").map(Raw::as_object) else {
         return;
     };
     // Rewriting it only where something changes keeps the bytes of the others.
-    if say_complete(&mut inner) {
+    if ensure_complete(&mut inner) {
         task.set("result", inner.into());
     }
 }
 
-/// Ensures `resultType: "complete"`; `true` when something had to change.
-pub(crate) fn say_complete(object: &mut Object) -> bool {
-    let said = object.contains(result::RESULT_TYPE);
-    if said && ResultType::of(object) == ResultType::Complete {
-        return false;
-    }
-    object.set(result::RESULT_TYPE, Raw::string("complete"));
-    true
-}
-
-/// The draft's code for a missing capability under its final number.
-pub(crate) fn without_drafts(error: ErrorObject) -> ErrorObject {
-    let draft = error.code() == code::DRAFT_MISSING_CAPABILITY;
-    if draft && error.required_capabilities().is_some() {
-        return error.with_code(code::MISSING_CAPABILITY);
-    }
-    error
-}
-
-/// Whether the upstream refused the call only for want of the Tasks extension.
+/// Whether the upstream refused the call for want of the Tasks extension, be it among others;
+/// under the code of today or of the drafts.
 pub(crate) fn demands_tasks(error: &ErrorObject) -> bool {
     let extensions = error
         .required_capabilities()
@@ -177,19 +160,16 @@ mod tests {
     }
 
     #[test]
-    fn r81_the_drafts_code_is_read_and_never_emitted() {
+    fn r81_the_drafts_code_is_read() {
         let required = serde_json::json!({ "extensions": { TASKS: {} } });
         let data = serde_json::json!({ "requiredCapabilities": required });
-        let draft = ErrorObject::with_data(-32003, "tasks please", &data);
-        assert!(demands_tasks(&draft));
-        let error = without_drafts(draft);
-        assert_eq!(
-            (error.code(), error.message().as_str()),
-            (-32021, "tasks please")
-        );
-        assert!(demands_tasks(&error));
+        for code in [-32003, -32021] {
+            let error = ErrorObject::with_data(code, "tasks please", &data);
+            assert!(demands_tasks(&error));
+        }
         let other = ErrorObject::new(-32003, "something of the server's own");
         assert!(!demands_tasks(&other));
-        assert_eq!(without_drafts(other.clone()), other);
+        let other = ErrorObject::with_data(-32603, "another code", &data);
+        assert!(!demands_tasks(&other));
     }
 }

@@ -9,6 +9,7 @@ mod kit;
 
 mod collapse;
 mod ends;
+mod hub;
 mod passthrough;
 mod policy;
 mod rounds;

@@ -15,10 +15,11 @@ use waypost_hub::call::{Call, Principal};
 use waypost_hub::catalog::entry::Entry;
 use waypost_hub::catalog::{Catalog, Table};
 use waypost_hub::error::{CallError, Kind};
+use waypost_hub::forward;
 use waypost_hub::keys::Keys;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
-use waypost_hub::registry::{Catalogue, Era, Learned};
+use waypost_hub::registry::{Catalogue, Era, Learned, Listing, Scope};
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_hub::tasks::TaskDesk;
 use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Facts, Upstream};
@@ -188,7 +189,7 @@ pub(crate) struct World {
     pub(crate) fake: Arc<Fake>,
     pub(crate) member: Arc<Member>,
     pub(crate) desk: TaskDesk,
-    pub(crate) catalog: Catalog,
+    pub(crate) catalog: Arc<Catalog>,
 }
 
 /// How a world differs from the usual one.
@@ -238,11 +239,11 @@ impl Setup {
                 params: Vec::new(),
             })
         };
-        let catalog = Catalog {
+        let catalog = Arc::new(Catalog {
             members: vec![Arc::clone(&member)],
             tools: Table::new(vec![entry("other"), entry("build")]),
             ..Catalog::default()
-        };
+        });
         World {
             fake: Arc::clone(fake),
             desk: TaskDesk::new(&keys(self.keys), times, self.parked, Tasks::default()),
@@ -308,8 +309,17 @@ impl World {
         call.method = method.to_owned();
         call.params = object(&params);
         call.principal = Principal::new(who);
-        let (reply, _) = self.desk.tasks_method(&self.catalog, call).await?;
+        let (reply, _) = self.serve(call).await?;
         reply.into_end().await
+    }
+
+    /// A `tasks/*` call, and who answered it.
+    pub(crate) async fn serve(
+        &self,
+        call: Call,
+    ) -> Result<(Reply, Option<Arc<Member>>), CallError> {
+        let send = |member, call| async move { forward::send(&member, call, None).await };
+        self.desk.tasks_method(&self.catalog, call, send).await
     }
 }
 
@@ -331,7 +341,15 @@ fn learned(upstream: &str, extension: bool) -> Learned {
             capabilities: object(&capabilities),
             ..Facts::default()
         },
-        catalogue: Catalogue::default(),
+        catalogue: Catalogue {
+            tools: Some(Listing {
+                items: Vec::new(),
+                ttl_ms: 0,
+                scope: Scope::Public,
+                fetched_at: 0,
+            }),
+            ..Catalogue::default()
+        },
         task_only: Default::default(),
         learned_at: 0,
         last_error: None,

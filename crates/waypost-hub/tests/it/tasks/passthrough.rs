@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use waypost_hub::call::{CallHeaders, Principal, View};
+use waypost_hub::catalog::{Catalog, Table};
 use waypost_hub::error::Kind;
 use waypost_hub::reply::End;
 use waypost_wire::error::ErrorObject;
@@ -83,7 +84,7 @@ async fn the_callers_headers_stay_behind() {
     get.method = "tasks/get".to_owned();
     get.params = object(&id(&handle));
     get.headers.name = Some(handle);
-    let (reply, member) = world.desk.tasks_method(&world.catalog, get).await.unwrap();
+    let (reply, member) = world.serve(get).await.unwrap();
     drop(reply);
     assert_eq!(&*member.unwrap().name, "up");
     assert_eq!(
@@ -117,11 +118,7 @@ async fn who_did_not_declare_tasks_is_refused_before_the_id_is_looked_at() {
             let mut request = call(json!({ "elicitation": {} }));
             request.method = method.to_owned();
             request.params = object(&id(handle));
-            let (reply, member) = world
-                .desk
-                .tasks_method(&world.catalog, request)
-                .await
-                .unwrap();
+            let (reply, member) = world.serve(request).await.unwrap();
             let error = error(reply.into_end().await.unwrap());
             assert_eq!(error.code(), -32021);
             let required = waypost_wire::raw::Raw::from(&error.required_capabilities().unwrap());
@@ -195,11 +192,14 @@ async fn r80_equal_ids_of_two_upstreams_reach_their_own() {
     let of_b = handle(&b).await;
     assert_ne!(of_a, of_b);
     let mut both = Setup::default().around(&a.fake);
-    both.catalog.members = [&a, &b].map(|world| Arc::clone(&world.member)).to_vec();
     let entries = [&a, &b]
         .map(|world| world.catalog.tools.entries().to_vec())
         .concat();
-    both.catalog.tools = waypost_hub::catalog::Table::new(entries);
+    both.catalog = Arc::new(Catalog {
+        members: [&a, &b].map(|world| Arc::clone(&world.member)).to_vec(),
+        tools: Table::new(entries),
+        ..Catalog::default()
+    });
     a.fake.on("tasks/get", [done()]);
     b.fake.on("tasks/get", [done()]);
     both.tasks("tasks/get", "ann", id(&of_b)).await.unwrap();
@@ -248,11 +248,14 @@ async fn a_tool_that_is_not_shown_any_more_takes_its_tasks_along() {
     get.method = "tasks/get".to_owned();
     get.params = object(&id(&handle));
     get.view = View::Upstream("another".into());
-    let elsewhere = world.desk.tasks_method(&world.catalog, get.clone()).await;
+    let elsewhere = world.serve(get.clone()).await;
     assert_eq!(elsewhere.unwrap_err().kind, Kind::UnknownTarget);
     get.view = View::Upstream("up".into());
-    world.desk.tasks_method(&world.catalog, get).await.unwrap();
-    world.catalog.tools = waypost_hub::catalog::Table::default();
+    world.serve(get).await.unwrap();
+    world.catalog = Arc::new(Catalog {
+        members: world.catalog.members.clone(),
+        ..Catalog::default()
+    });
     is_unknown(
         world.tasks("tasks/get", "ann", id(&handle)).await,
         "tool gone",

@@ -11,7 +11,7 @@ fn word(end: &Result<End, CallError>) -> &'static str {
     match end {
         Ok(End::Task(_)) => "handle",
         Ok(End::Complete(_)) => "result",
-        Ok(End::Error(error)) if error.code() == -32021 => "demand",
+        Ok(End::Error(error)) if error.required_capabilities().is_some() => "demand",
         Ok(End::Error(_)) => "error",
         Ok(End::InputRequired(_)) => "question",
         Err(error) if error.kind == Kind::BadUpstream => "refused",

@@ -152,6 +152,18 @@ async fn r82_what_the_caller_did_not_declare_is_not_asked_and_cancels_the_task()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_cannot_be_read_is_the_upstreams_fault_and_cancels_the_task() {
+    let world = world();
+    let twice = r#"{"q":{"method":"roots/list"},"q":{"method":"elicitation/create"}}"#;
+    let text = format!(r#"{{"taskId":"t1","status":"input_required","inputRequests":{twice}}}"#);
+    let task = Raw::parse(&text.into()).unwrap().as_object().unwrap();
+    world.fake.on("tasks/get", [Act::End(End::Complete(task))]);
+    let error = world.end(elicits()).await.unwrap_err();
+    assert_eq!(error.kind, Kind::BadUpstream);
+    world.fake.called("tasks/cancel", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_whose_tasks_are_collapsed_by_the_file_is_asked_too() {
     let world = around(Setup {
         policy: "collapse",
