@@ -26,11 +26,6 @@ pub fn meta() -> RequestMeta {
     }
 }
 
-/// Upstreams see who calls; a caller that says nothing of itself goes by our name.
-pub(crate) fn introduce(meta: &mut RequestMeta) {
-    meta.client_info.get_or_insert_with(|| INFO.clone());
-}
-
 /// [`info`], made once: it goes into every result.
 static INFO: std::sync::LazyLock<Raw> = std::sync::LazyLock::new(info);
 

@@ -22,14 +22,13 @@ use crate::listen;
 use crate::member::Member;
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
-use crate::{carry, discover, own};
+use crate::{carry, discover};
 
 impl Hub {
     /// Answers a call: from memory, or by one upstream or several.
     pub fn call(self: &Arc<Self>, mut call: Call) -> CallFuture<'static> {
         let hub = Arc::clone(self);
         carry::strip_extensions(&mut call, &self.expose);
-        own::introduce(&mut call.meta);
         if let Some(kind) = Kind::of_list(&call.method) {
             return Box::pin(hub.list(kind, call));
         }
