@@ -65,10 +65,24 @@ async fn r01_a_stop_leaves_no_child_and_no_grandchild() {
 }
 
 #[tokio::test]
-async fn r01_a_crash_takes_the_children_with_it() {
-    let family = Family::new("");
-    let mut waypost = Served::start(&family.home).await;
-    let pids = family.pids().await;
+async fn r01_a_crash_takes_even_children_with_it_that_do_not_care() {
+    let home = Home::new("");
+    let (shell, sleeper) = (home.path().join("shell"), home.path().join("sleeper"));
+    // Neither notices that its input ended.
+    let script = format!(
+        "sleep 600 & echo $! > '{}'; echo $$$$ > '{}'; '{}' demo-server tasks --stdio; wait",
+        sleeper.display(),
+        shell.display(),
+        program().display()
+    );
+    let child = json!({ "command": "sh", "args": ["-c", script], "required": true });
+    let yaml = json!({ "upstreams": { "c": child } });
+    std::fs::write(home.config(), yaml.to_string()).unwrap();
+    let mut waypost = Served::start(&home).await;
+    let pids = [pid_in(&shell).await, pid_in(&sleeper).await];
+    for pid in pids {
+        assert!(alive(pid).await);
+    }
     waypost.signal("KILL").await;
     assert_eq!(waypost.code().await, None);
     gone(pids).await;
