@@ -186,7 +186,8 @@ fn trouble_decides_nothing() {
 #[tokio::test]
 async fn how_long_to_wait_and_a_broken_connection_are_told_apart_from_words() {
     let failure = |answer: &'static str| async move {
-        let fake = Fake::always(move |_| answer.to_owned()).await;
+        let steps = move || vec![Step::Send(answer.as_bytes().to_vec()), Step::Close];
+        let fake = Fake::start(move |_, _| steps()).await;
         let upstream = upstream(&format!("url: '{}'", fake.url()));
         in_time(upstream.discover()).await.unwrap_err()
     };
