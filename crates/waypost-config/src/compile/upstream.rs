@@ -82,16 +82,7 @@ fn one(
         &at.key("max_in_flight"),
         report,
     );
-    for (index, id) in raw.assume_extensions.iter().enumerate() {
-        if !names::is_extension(id) {
-            let at = at.key("assume_extensions").index(index);
-            report.error_hint(
-                &at,
-                "not an extension's identifier",
-                "write it like `io.modelcontextprotocol/tasks`",
-            );
-        }
-    }
+    extensions(&raw.assume_extensions, &at.key("assume_extensions"), report);
     let tools = tools(&raw.tools, timeout_ceiling, &at.key("tools"), report);
     let (tasks, required, disabled) = (raw.tasks, raw.required, raw.disabled);
     let (assume_extensions, aliases) = (raw.assume_extensions.clone(), raw.aliases.clone());
@@ -120,6 +111,15 @@ fn one(
         tools,
         secrets: report.inserted(at),
     })
+}
+
+fn extensions(ids: &[String], at: &KeyPath, report: &mut Report<'_>) {
+    for (index, id) in ids.iter().enumerate() {
+        if !names::is_extension(id) {
+            let hint = "write it like `io.modelcontextprotocol/tasks`";
+            report.error_hint(&at.index(index), "not an extension's identifier", hint);
+        }
+    }
 }
 
 fn tools(raw: &RawTools, ceiling: Duration, at: &KeyPath, report: &mut Report<'_>) -> ToolRules {
