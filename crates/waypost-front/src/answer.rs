@@ -18,16 +18,6 @@ use crate::rescue;
 const MCP_NAME: HeaderName = HeaderName::from_static(header::NAME);
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// The word for an end in logs and metrics.
-pub(crate) fn outcome(end: &End) -> &'static str {
-    match end {
-        End::Complete(_) => "complete",
-        End::InputRequired(_) => "input_required",
-        End::Task(_) => "task",
-        End::Error(_) => "error",
-    }
-}
-
 /// A request that was not let in.
 pub(crate) fn refused(refused: &Refused) -> Response {
     let (status, error) = rescue::refusal(&refused.refusal);

@@ -102,7 +102,7 @@ impl EventBody {
             )]
             .into(),
             Ok(Event::End(end)) => {
-                self.finish.outcome(crate::answer::outcome(&end));
+                self.finish.outcome(end.word());
                 encode::end(&self.id, &end)
             }
             Err(error) => {

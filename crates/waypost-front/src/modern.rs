@@ -113,7 +113,7 @@ async fn either(
 
 fn whole(id: &Id, end: &Result<End, CallError>, mut finish: Finish) -> Response {
     match end {
-        Ok(end) => finish.outcome(answer::outcome(end)),
+        Ok(end) => finish.outcome(end.word()),
         Err(error) => finish.failed(error),
     }
     answer::whole(id, end)

@@ -15,6 +15,9 @@ use waypost_wire::method;
 
 use crate::event::CallAudited;
 
+/// Characters kept of what a client says.
+const LONGEST: usize = 128;
+
 /// Writes an audit line, target `waypost::audit`, when a call ends or is given up.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditLayer;
@@ -69,8 +72,11 @@ where
     }
 
     fn call(&mut self, call: Call) -> CallFuture<'static> {
-        let mut line = Line::of(&call);
+        let line = Line::of(&call);
         let reply = self.inner.call(call);
+        let Some(mut line) = line else {
+            return Box::pin(reply);
+        };
         Box::pin(async move {
             match reply.await {
                 Err(error) => {
@@ -90,29 +96,25 @@ where
 // === impl Line ===
 
 impl Line {
-    fn of(call: &Call) -> Self {
-        Self {
+    /// `None` where nobody would read it: then nothing is copied for it either.
+    fn of(call: &Call) -> Option<Self> {
+        CallAudited::is_wanted().then(|| Self {
             request_id: Arc::clone(&call.request_id),
             principal: call.principal.clone(),
             view: call.view.clone(),
-            method: call.method.clone(),
+            method: clip(&call.method),
             target: target(call),
             outcome: "cancelled",
             code: None,
             started: Instant::now(),
-        }
+        })
     }
 
     fn ended(&mut self, end: &End) {
-        self.outcome = match end {
-            End::Complete(_) => "complete",
-            End::InputRequired(_) => "input_required",
-            End::Task(_) => "task",
-            End::Error(error) => {
-                self.code = Some(error.code());
-                "error"
-            }
-        };
+        self.outcome = end.word();
+        if let End::Error(error) = end {
+            self.code = Some(error.code());
+        }
     }
 
     fn failed(&mut self, error: &CallError) {
@@ -139,15 +141,25 @@ impl Drop for Line {
     }
 }
 
-/// What is called. Of a task's handle only the upstream: who has the rest has the task.
+/// What is called. Of a task's handle only the upstream: who has the rest has the task. What is no
+/// handle may be one that was mangled.
 fn target(call: &Call) -> String {
     let member = method::name_member(&call.method);
     let name = member.and_then(|member| call.params.string(member));
     let name = name.unwrap_or_default();
     if member == Some("taskId") {
-        name.split('~').next().unwrap_or_default().to_owned()
+        let upstream = name.split_once('~').map(|(upstream, _)| upstream);
+        clip(upstream.unwrap_or_default())
     } else {
-        name
+        clip(&name)
+    }
+}
+
+/// A client's text, as much of it as helps: a line is not for it to fill.
+fn clip(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
 }
 

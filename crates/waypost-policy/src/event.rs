@@ -36,6 +36,11 @@ pub(crate) struct CallAudited<'a> {
 }
 
 impl CallAudited<'_> {
+    /// Whether anybody would read the line.
+    pub(crate) fn is_wanted() -> bool {
+        tracing::enabled!(target: "waypost::audit", tracing::Level::INFO)
+    }
+
     /// Writes the audit line. Arguments and results never enter it.
     pub(crate) fn emit(&self) {
         let Self {

@@ -128,3 +128,38 @@ async fn a_task_is_named_by_its_upstream_only() {
     assert_eq!(fields["target_name"], "builds");
     assert!(!fields.to_string().contains("secret"));
 }
+
+#[tokio::test]
+async fn an_id_that_is_no_handle_is_not_written() {
+    let params = json!({ "taskId": "secret" });
+    let done = Ok(Reply::complete(Object::new()));
+    let fields = audit(call("tasks/get", &params), done, 1).await;
+    assert_eq!(fields["target_name"], "");
+}
+
+#[tokio::test]
+async fn a_client_does_not_decide_how_long_a_line_is() {
+    let long = "é".repeat(10_000);
+    let clipped = format!("{}…", "é".repeat(128));
+    for (method, params) in [
+        ("tools/call", json!({ "name": long })),
+        ("resources/read", json!({ "uri": long })),
+        ("tasks/get", json!({ "taskId": format!("{long}~x") })),
+    ] {
+        let done = Ok(Reply::complete(Object::new()));
+        let fields = audit(call(method, &params), done, 1).await;
+        assert_eq!(fields["target_name"], clipped, "{method}");
+    }
+    let done = Ok(Reply::complete(Object::new()));
+    let fields = audit(call(&long, &json!({})), done, 1).await;
+    assert_eq!(fields["method"], clipped);
+}
+
+#[tokio::test]
+async fn where_nobody_reads_the_line_an_answer_passes_as_it_is() {
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::WARN)
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    assert!(Line::of(&call("tools/call", &json!({}))).is_none());
+}
