@@ -84,7 +84,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of Waypost's own with empty params: discovery, lists, polls.
+    /// A call of Waypost's own, as itself: discovery, lists, polls.
     pub fn own(method: &str, params: Object) -> Self {
         Self {
             request_id: "waypost".into(),

@@ -51,7 +51,8 @@ impl Waiter {
         if self.done {
             return Poll::Ready(None);
         }
-        // The reader lets go of the queue before it gives the end, so nothing is overtaken.
+        // The queue is let go of together with giving the end, after the last notification. Read
+        // until it closes, so that the end overtakes none.
         if let Some(notification) = ready!(self.outlet.events.poll_recv(cx)) {
             return Poll::Ready(Some(Ok(Event::Notification(notification))));
         }
