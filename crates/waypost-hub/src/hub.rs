@@ -193,6 +193,13 @@ impl Hub {
         self.draining.cancel();
     }
 
+    /// Waits until the upstreams of all tasks whose callers have gone were told to cancel them.
+    /// To be called, with a deadline, after the last connection and before the background work
+    /// is stopped, for that is what tells them.
+    pub async fn settled(&self) {
+        self.desk.settled().await;
+    }
+
     pub(crate) fn draining(&self) -> CancellationToken {
         self.draining.clone()
     }

@@ -42,6 +42,7 @@ use crate::reply::Reply;
 use crate::status::State;
 use handle::{Opened, Seals};
 use parked::Parked;
+use remote::Cancels;
 use state::States;
 use tags::ToolTags;
 
@@ -56,6 +57,7 @@ pub(crate) struct Desk {
     pub(crate) parked: Arc<Parked>,
     pub(crate) times: TaskTimes,
     pub(crate) background: Tasks,
+    pub(crate) cancels: Cancels,
     /// Tells the states of this process from those of others.
     pub(crate) issuer: u64,
     learned: OnceLock<Learned>,
@@ -94,6 +96,7 @@ impl TaskDesk {
             states: States::new(keys),
             parked: Parked::new(parked),
             times,
+            cancels: Cancels::new(background.clone()),
             background,
             issuer: rand::random(),
             learned: OnceLock::new(),
@@ -206,6 +209,11 @@ impl TaskDesk {
                 Err(CallError::unknown_task())
             }
         }
+    }
+
+    /// Waits until the upstreams of all tasks that nobody waits for any more were told.
+    pub(crate) async fn settled(&self) {
+        self.0.cancels.settled().await;
     }
 
     /// Gets ready for handles of the tools of a catalogue, before calls come upon it.

@@ -29,7 +29,10 @@ pub use crate::runtime::Shares;
 /// Connections of probes, scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// What ending the children may take beyond the drain grace.
+/// What telling upstreams of the tasks that were cut off may take beyond the drain grace.
+const CANCELS: Duration = Duration::from_secs(1);
+
+/// What ending the children may take beyond that.
 const CHILDREN: Duration = Duration::from_millis(1_500);
 
 /// What the configuration does not say.
@@ -271,13 +274,21 @@ impl Running {
             cores_end,
             ..
         } = self;
-        let last = Instant::now() + grace + CHILDREN;
+        let last = Instant::now() + grace + CANCELS + CHILDREN;
         draining.cancel();
         // Whatever becomes of the waits below, nothing new is accepted.
         clients.stop_signal().cancel();
         // Streams without end get their graceful one; then only real work is left.
         assembled.hub.begin_drain();
         let drained = hurry.run_until_cancelled(clients.drain(grace)).await;
+        // Drops the calls that are left. Whose tasks ran for them is told so below, while there
+        // still are connections and children to tell it through.
+        cores_end.cancel();
+        for core in cores {
+            core.join();
+        }
+        let settled = tokio::time::timeout(CANCELS, assembled.hub.settled());
+        hurry.run_until_cancelled(settled).await;
         // The children are asked to leave only now: calls were still using them.
         let background = assembled.background;
         background.stop_signal().cancel();
@@ -286,10 +297,6 @@ impl Running {
         let children = hurry.run_until_cancelled(children).await;
         assembled.database.close().await;
         operators.drain(Duration::ZERO).await;
-        cores_end.cancel();
-        for core in cores {
-            core.join();
-        }
         let clean = drained == Some(true) && children == Some(true);
         tracing::info!(clean, "ended");
         clean

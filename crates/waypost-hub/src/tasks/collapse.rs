@@ -96,7 +96,7 @@ impl Wait {
         Self {
             desk: Arc::clone(desk),
             job,
-            guard: Guard::new(remote, &desk.background),
+            guard: Guard::new(remote, &desk.cancels),
             progress,
             born,
             ttl: None,

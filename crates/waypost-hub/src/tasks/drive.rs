@@ -182,7 +182,7 @@ impl Drive {
         })?;
         let remote = Remote::new(member, self.instance.clone(), task.id.clone(), call);
         if self.plan.on_task == OnTask::Refuse {
-            Guard::new(remote, &self.desk.background).cancel(Reason::Refused);
+            Guard::new(remote, &self.desk.cancels).cancel(Reason::Refused);
             return Err(CallError::upstream(Kind::BadUpstream, &member.name)
                 .detail("answered with a task although its tasks are refused; it was cancelled"));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -196,17 +197,24 @@ pub(crate) struct Guard {
     reason: Option<Reason>,
     /// When the task is over by itself.
     expires: Option<Instant>,
+    cancels: Cancels,
+}
+
+/// The cancels that are under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Cancels {
     background: Tasks,
+    under_way: TaskTracker,
 }
 
 impl Guard {
     /// Watches over a task.
-    pub(crate) fn new(remote: Remote, background: &Tasks) -> Self {
+    pub(crate) fn new(remote: Remote, cancels: &Cancels) -> Self {
         Self {
             remote,
             reason: Some(Reason::CallerGone),
             expires: None,
-            background: background.clone(),
+            cancels: cancels.clone(),
         }
     }
 
@@ -239,9 +247,32 @@ impl Drop for Guard {
         let (remote, expires) = (self.remote.clone(), self.expires);
         // Outside a runtime the process is ending; there is nobody left to send anything.
         if tokio::runtime::Handle::try_current().is_ok() {
-            self.background.spawn(move |stop| async move {
-                remote.cancel(reason, expires, &stop).await;
-            });
+            self.cancels.spawn(remote, reason, expires);
         }
+    }
+}
+
+impl Cancels {
+    /// None yet; they will run in `background`.
+    pub(crate) fn new(background: Tasks) -> Self {
+        Self {
+            background,
+            under_way: TaskTracker::new(),
+        }
+    }
+
+    /// Waits until there is none.
+    pub(crate) async fn settled(&self) {
+        self.under_way.close();
+        self.under_way.wait().await;
+        self.under_way.reopen();
+    }
+
+    fn spawn(&self, remote: Remote, reason: Reason, expires: Option<Instant>) {
+        let counted = self.under_way.token();
+        self.background.spawn(move |stop| async move {
+            remote.cancel(reason, expires, &stop).await;
+            drop(counted);
+        });
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use waypost_testkit::client::Arriving;
 use waypost_testkit::demo::{demo_tasks, tasks};
 use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
+use waypost_testkit::misbehave::never_ends::{Hints, never_ends};
 use waypost_testkit::run::ANY_PORT;
 
 use crate::support::{SOON, Waypost, get, until};
@@ -144,4 +145,27 @@ async fn r42_connections_without_a_request_do_not_hold_up_the_end() {
         started.elapsed()
     );
     drop((silent, kept, half));
+}
+
+#[tokio::test]
+async fn r42_a_task_whose_caller_is_cut_off_is_cancelled_at_its_upstream() {
+    let endless = never_ends(Hints::default()).await.unwrap();
+    let waypost = up(&format!(
+        "drain_grace: 200ms\nupstreams: {{ endless: {{ url: '{}', tasks: collapse }} }}",
+        endless.url
+    ))
+    .await;
+    let caller = waypost.client();
+    let tool = crate::support::tool_names(&caller).await.remove(0);
+    let call = tokio::spawn(async move { caller.tool(&tool, json!({})).await });
+    assert!(
+        endless
+            .seen()
+            .wait_for(|seen| seen.count("tasks/get") > 0)
+            .await
+    );
+    assert!(!waypost.daemon.stop().await, "the call was cut off");
+    assert_eq!(endless.seen().count("tasks/cancel"), 1);
+    assert!(call.await.unwrap().is_err());
+    endless.stop().await;
 }
