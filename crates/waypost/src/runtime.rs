@@ -9,6 +9,7 @@
 mod bind;
 mod connection;
 mod core;
+mod patient;
 
 pub use self::bind::Shares;
 pub(crate) use self::bind::bind;

@@ -2,11 +2,18 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, Socket, TcpKeepalive, Type};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
+
+/// After so long without a byte the system asks whether the peer is still there, and gives it up
+/// after some more questions. Nobody else notices a client that has lost its network while it
+/// waits for an answer.
+const IDLE: Duration = Duration::from_secs(60);
+const AGAIN: Duration = Duration::from_secs(15);
 
 /// A free port may be taken by somebody else between looking for it and taking it.
 const ATTEMPTS: usize = 16;
@@ -64,6 +71,9 @@ fn listener(address: SocketAddr, shared: bool) -> io::Result<TcpListener> {
     if shared {
         socket.set_reuse_port(true)?;
     }
+    // Set here once: connections inherit it.
+    let keepalive = TcpKeepalive::new().with_time(IDLE).with_interval(AGAIN);
+    socket.set_tcp_keepalive(&keepalive)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -85,6 +95,15 @@ mod tests {
         assert_ne!(address.port(), 0);
         let same = |socket: &TcpListener| socket.local_addr().unwrap() == address;
         assert!(sockets.len() == 3 && sockets.iter().all(same));
+    }
+
+    #[test]
+    fn r74_the_system_looks_after_connections_that_are_silent() {
+        let sockets = bind(loopback(), 1).unwrap();
+        let _client = std::net::TcpStream::connect(sockets[0].local_addr().unwrap()).unwrap();
+        sockets[0].set_nonblocking(false).unwrap();
+        let (accepted, _) = sockets[0].accept().unwrap();
+        assert!(socket2::SockRef::from(&accepted).keepalive().unwrap());
     }
 
     #[test]

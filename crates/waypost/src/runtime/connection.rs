@@ -20,9 +20,14 @@ use tower::util::Oneshot;
 use tower::{BoxError, Service, ServiceExt as _};
 use waypost_hub::lifecycle::Tasks;
 
+use super::patient::Patient;
+
 /// Longest wait for the head of a request. It also runs between two requests, and clients keep
 /// idle connections for up to 90 s: whoever closes first should be the client.
 const HEAD: Duration = Duration::from_secs(120);
+
+/// Longest wait for a client to take a single byte of what is being sent to it.
+const TAKE: Duration = Duration::from_secs(60);
 
 /// Pause after an accept that failed for want of descriptors or memory.
 const BREATHER: Duration = Duration::from_millis(100);
@@ -178,7 +183,7 @@ async fn serve<S: Answers<Incoming>>(
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream, TAKE)), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -210,5 +215,40 @@ impl<S: Answers<Incoming>> hyper::service::Service<Request<Incoming>> for Asked<
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         self.asked.store(true, Ordering::Relaxed);
         self.inner.clone().oneshot(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
+    use tokio::io::AsyncWriteExt as _;
+    use tower::service_fn;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn r74_a_client_that_stops_reading_loses_its_connection() {
+        let endless = service_fn(|_: Request<Incoming>| async {
+            let piece = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 65_536])));
+            Ok(Response::new(StreamBody::new(stream::repeat_with(piece))))
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap())
+            .await
+            .unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        client
+            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+            .await
+            .unwrap();
+        let door = Door::new(1);
+        door.to(endless).serve(stream);
+        tokio::time::pause();
+        let before = tokio::time::Instant::now();
+        assert_eq!(door.permits.acquire().await.unwrap().num_permits(), 1);
+        assert!(before.elapsed() >= TAKE);
+        drop(client);
     }
 }

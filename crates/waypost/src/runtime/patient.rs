@@ -1,0 +1,133 @@
+//! A connection whose peer has to take what it asked for.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Fails a write of which the peer takes nothing for too long: one that stopped reading would
+/// otherwise hold its connection, its call and what waits for it for ever.
+///
+/// There is a timer only while a write waits, so ordinary traffic costs nothing.
+#[derive(Debug)]
+pub(super) struct Patient<T> {
+    io: T,
+    limit: Duration,
+    /// When the write that waits is given up. Kept for the next one that has to wait.
+    timer: Option<Pin<Box<Sleep>>>,
+    waits: bool,
+}
+
+impl<T> Patient<T> {
+    pub(super) fn new(io: T, limit: Duration) -> Self {
+        Self {
+            io,
+            limit,
+            timer: None,
+            waits: false,
+        }
+    }
+
+    /// What becomes of a write that ended so.
+    fn judge(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.waits = false;
+            return written;
+        }
+        let limit = self.limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(limit)));
+        if !self.waits {
+            self.waits = true;
+            timer.as_mut().reset(Instant::now() + limit);
+        }
+        timer
+            .as_mut()
+            .poll(cx)
+            .map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.judge(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, pieces);
+        self.judge(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[tokio::test(start_paused = true)]
+    async fn r74_a_peer_that_takes_nothing_fails_the_write() {
+        let (ours, _theirs) = duplex(16);
+        let mut ours = Patient::new(ours, LIMIT);
+        let before = Instant::now();
+        let error = ours.write_all(&[0; 100]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(before.elapsed(), LIMIT);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn r74_a_slow_peer_is_waited_for_while_it_takes_something() {
+        let (ours, mut theirs) = duplex(16);
+        let mut ours = Patient::new(ours, LIMIT);
+        let before = Instant::now();
+        let slow = async {
+            let mut piece = [0; 20];
+            for _ in 0..5 {
+                sleep(LIMIT - Duration::from_secs(1)).await;
+                theirs.read_exact(&mut piece).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(ours.write_all(&[0; 100]), slow);
+        written.unwrap();
+        assert!(before.elapsed() > LIMIT * 4);
+    }
+}
