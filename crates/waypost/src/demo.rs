@@ -13,14 +13,15 @@ pub(crate) use self::gateway::Gateway;
 pub(crate) use self::words::first_call;
 use crate::cli::Demo;
 use crate::exit::Fatal;
+use crate::logging::{self, LastLines};
 use crate::output::print;
 use crate::serve::runtime;
 use crate::signal::Signals;
-use crate::{logging, walkthrough};
+use crate::walkthrough;
 
 /// Runs the demo until Ctrl-C, or to the end of the walkthrough.
 pub(crate) fn run(demo: Demo) -> Result<(), Fatal> {
-    quiet();
+    let _last = quiet()?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let mut signals = Signals::listen().context("cannot listen for signals")?;
@@ -48,7 +49,7 @@ pub(crate) fn run(demo: Demo) -> Result<(), Fatal> {
 
 /// Runs one demo server until Ctrl-C, or the end of its input.
 pub(crate) fn server(server: DemoServer) -> Result<(), Fatal> {
-    quiet();
+    let _last = quiet()?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let mut signals = Signals::listen().context("cannot listen for signals")?;
@@ -77,9 +78,9 @@ pub(crate) fn server(server: DemoServer) -> Result<(), Fatal> {
 }
 
 /// Only what goes wrong is worth a line between the demo's own.
-fn quiet() {
+fn quiet() -> Result<LastLines, Fatal> {
     logging::start(&Log {
         level: "warn".to_owned(),
         format: LogFormat::Text,
-    });
+    })
 }

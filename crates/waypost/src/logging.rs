@@ -1,16 +1,28 @@
 //! Log lines on standard error.
 
+mod lines;
+
 use std::io::{self, IsTerminal as _};
 
+use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt;
 use waypost_config::{Log, LogFormat};
 
-/// Starts logging, once per process; a second call changes nothing.
-pub(crate) fn start(log: &Log) {
+use crate::exit::Fatal;
+
+pub(crate) use self::lines::LastLines;
+
+/// Starts logging, once per process; a second call changes nothing. Lines are written by a thread
+/// of their own; what this gives waits for the last ones when it is dropped.
+///
+/// # Errors
+/// [`Fatal`] when no thread can be started.
+pub(crate) fn start(log: &Log) -> Result<LastLines, Fatal> {
+    let (lines, last) = lines::start(io::stderr()).context("cannot start a thread")?;
     // The configuration has checked the directives.
     let filter = EnvFilter::try_new(&log.level).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = fmt().with_env_filter(filter).with_writer(io::stderr);
+    let builder = fmt().with_env_filter(filter).with_writer(lines);
     let started = match log.format {
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
         // Flat, so that a line's fields are found under their own names.
@@ -19,4 +31,5 @@ pub(crate) fn start(log: &Log) {
     if let Err(error) = started {
         tracing::debug!(%error, "logging runs already");
     }
+    Ok(last)
 }

@@ -11,7 +11,7 @@ use crate::signal::Signals;
 
 /// Runs until a signal, then drains. A second signal ends it at once.
 pub(crate) fn run(loaded: Loaded) -> Result<(), Fatal> {
-    logging::start(&loaded.config.log);
+    let _last = logging::start(&loaded.config.log)?;
     warn(&loaded.warnings);
     if loaded.config.upstreams.is_empty() {
         tracing::warn!("no upstreams are configured, clients will see nothing");

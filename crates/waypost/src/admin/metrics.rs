@@ -110,6 +110,10 @@ const COUNTERS: &[(&str, &str)] = &[
         "Lines of children that are no messages.",
     ),
     ("waypost_upstream_child_exits_total", "Children that ended."),
+    (
+        "waypost_log_lines_dropped_total",
+        "Log lines dropped because standard error was not read.",
+    ),
     ("waypost_tasks_passed_total", "Tasks handed to clients."),
     (
         "waypost_tasks_collapsed_total",
