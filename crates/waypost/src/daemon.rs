@@ -35,6 +35,9 @@ const CANCELS: Duration = Duration::from_secs(1);
 /// What ending the children may take beyond that.
 const CHILDREN: Duration = Duration::from_millis(1_500);
 
+/// Longest wait for the state to be closed.
+const STATE: Duration = Duration::from_secs(2);
+
 /// What the configuration does not say.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -295,12 +298,23 @@ impl Running {
         let left = last.saturating_duration_since(Instant::now());
         let children = background.drain(left);
         let children = hurry.run_until_cancelled(children).await;
-        assembled.database.close().await;
+        // The second signal ends this wait too, and so does a disk that hangs.
+        let closed = within(STATE, hurry, assembled.database.close()).await;
         operators.drain(Duration::ZERO).await;
-        let clean = drained == Some(true) && children == Some(true);
+        let clean = drained == Some(true) && children == Some(true) && closed;
         tracing::info!(clean, "ended");
         clean
     }
+}
+
+/// Whether `work` was done within `limit` and before anybody hurried.
+async fn within(
+    limit: Duration,
+    hurry: &CancellationToken,
+    work: impl Future<Output = ()>,
+) -> bool {
+    let done = hurry.run_until_cancelled(tokio::time::timeout(limit, work));
+    matches!(done.await, Some(Ok(())))
 }
 
 fn listen(at: SocketAddr, count: usize, setting: &str) -> Result<Vec<TcpListener>, Fatal> {
@@ -324,4 +338,27 @@ fn address(listeners: &[TcpListener]) -> Result<SocketAddr, Fatal> {
     let first = listeners.first().map(TcpListener::local_addr);
     let first = first.unwrap_or_else(|| Err(io::Error::other("no socket")));
     Ok(first.context("cannot read the address of a listener")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn r42_a_state_that_cannot_be_closed_does_not_hold_up_the_end() {
+        let hurry = CancellationToken::new();
+        let before = Instant::now();
+        assert!(within(STATE, &hurry, std::future::ready(())).await);
+        assert!(!within(STATE, &hurry, pending()).await);
+        assert_eq!(before.elapsed(), STATE);
+        hurry.cancel();
+        assert!(!within(STATE, &hurry, pending()).await);
+        assert_eq!(
+            before.elapsed(),
+            STATE,
+            "the second signal is not waited out"
+        );
+    }
 }
