@@ -20,12 +20,7 @@ const UNSAID: &str = "2025-03-26";
 /// Decides. `meta` is what could be read of `_meta`, `header` is the version header; one that cannot be read still is one.
 ///
 /// `Mcp-Method` and `Mcp-Name` never decide: proxies put them on legacy requests too.
-pub(crate) fn of(
-    name: &str,
-    params: &Object,
-    meta: Option<&Object>,
-    header: Option<&str>,
-) -> Era {
+pub(crate) fn of(name: &str, params: &Object, meta: Option<&Object>, header: Option<&str>) -> Era {
     if meta.is_some_and(|meta| meta.contains(PROTOCOL_VERSION)) {
         return Era::Modern;
     }

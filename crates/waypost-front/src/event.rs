@@ -41,16 +41,7 @@ impl RequestFinished<'_> {
             took_ms = took * 1e3,
             "request finished"
         );
-        KEPT.with_borrow_mut(|kept| {
-            let counted = kept.entry((method, outcome)).or_insert_with(|| Counted {
-                requests: metrics::counter!(
-                    "waypost_requests_total", "method" => method, "outcome" => outcome
-                ),
-                seconds: metrics::histogram!("waypost_request_seconds", "method" => method),
-            });
-            counted.requests.increment(1);
-            counted.seconds.record(took);
-        });
+        count(method, outcome, took);
     }
 }
 
@@ -59,6 +50,20 @@ impl RequestFinished<'_> {
 struct Counted {
     requests: Counter,
     seconds: Histogram,
+}
+
+/// Counts a request with its time in seconds.
+fn count(method: &'static str, outcome: &'static str, took: f64) {
+    KEPT.with_borrow_mut(|kept| {
+        let counted = kept.entry((method, outcome)).or_insert_with(|| Counted {
+            requests: metrics::counter!(
+                "waypost_requests_total", "method" => method, "outcome" => outcome
+            ),
+            seconds: metrics::histogram!("waypost_request_seconds", "method" => method),
+        });
+        counted.requests.increment(1);
+        counted.seconds.record(took);
+    });
 }
 
 thread_local! {

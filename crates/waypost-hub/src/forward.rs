@@ -152,12 +152,7 @@ struct Watch {
 impl Watch {
     fn ended(&mut self, end: &End) {
         self.member.status.answered();
-        self.emit(match end {
-            End::Complete(_) => "complete",
-            End::InputRequired(_) => "input_required",
-            End::Task(_) => "task",
-            End::Error(_) => "error",
-        });
+        self.emit(end.word());
     }
 
     fn failed(&mut self, error: CallError) -> CallError {
