@@ -69,6 +69,10 @@ pub(crate) fn call_error(error: &CallError) -> (StatusCode, ErrorObject) {
         Kind::UnknownTarget => (StatusCode::OK, code::INVALID_PARAMS),
         // What a caller may not use does not exist for it.
         Kind::Denied => return call_error(&as_unknown(error)),
+        // One upstream that is busy is an error to show, not a reason to leave the gateway alone.
+        Kind::Throttled if matches!(error.origin, Origin::Upstream(_)) => {
+            (StatusCode::OK, code::INTERNAL_ERROR)
+        }
         Kind::Throttled => (StatusCode::TOO_MANY_REQUESTS, code::INTERNAL_ERROR),
         Kind::Unavailable | Kind::Timeout | Kind::BadUpstream | Kind::Internal => {
             (StatusCode::OK, code::INTERNAL_ERROR)
