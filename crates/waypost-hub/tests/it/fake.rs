@@ -307,3 +307,13 @@ pub(crate) async fn error(reply: Result<Reply, CallError>) -> Value {
         other => panic!("{other:?}"),
     }
 }
+
+/// The names of the tools that clients see, in listing order.
+pub(crate) async fn names(hub: &Arc<Hub>) -> Vec<String> {
+    let list = result(hub.call(call("tools/list", &json!({}))).await).await;
+    let tools = list["tools"].as_array().unwrap();
+    tools
+        .iter()
+        .map(|t| t["name"].as_str().unwrap().to_owned())
+        .collect()
+}

@@ -1,28 +1,19 @@
 //! Names go to the upstream they belong to, and nothing else about a call changes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use serde_json::json;
 use waypost_hub::call::View;
 use waypost_hub::error::{CallError, Kind};
-use waypost_hub::hub::Hub;
 use waypost_hub::reply::{End, Reply};
 use waypost_wire::error::ErrorObject;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use crate::fake::{Fake, call, declaring, echo, error, hub, object, reply, result, upstreams};
-
-async fn names(hub: &Arc<Hub>) -> Vec<String> {
-    let list = result(hub.call(call("tools/list", &json!({}))).await).await;
-    let tools = list["tools"].as_array().unwrap();
-    tools
-        .iter()
-        .map(|t| t["name"].as_str().unwrap().to_owned())
-        .collect()
-}
+use crate::fake::{
+    Fake, call, declaring, echo, error, hub, names, object, reply, result, upstreams,
+};
 
 #[tokio::test(start_paused = true)]
 async fn r08_names_that_contain_the_separator_reach_their_own_upstream() {

@@ -14,16 +14,7 @@ use waypost_hub::registry::{Catalogue, Era, Learned};
 use waypost_hub::status::State;
 use waypost_hub::upstream::{Discovery, Facts, Upstream};
 
-use crate::fake::{Fake, Memory, call, echo, hub, hub_with, result, upstreams};
-
-async fn names(hub: &Arc<Hub>) -> Vec<String> {
-    let list = result(hub.call(call("tools/list", &json!({}))).await).await;
-    let tools = list["tools"].as_array().unwrap();
-    tools
-        .iter()
-        .map(|t| t["name"].as_str().unwrap().to_owned())
-        .collect()
-}
+use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result, upstreams};
 
 /// Waits, in paused time, until the condition holds; fails when it never does.
 async fn until(what: &str, condition: impl Fn() -> bool) {
