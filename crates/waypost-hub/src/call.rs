@@ -73,13 +73,17 @@ pub struct Call {
     /// The JSON-RPC id of the client's request: names its subscription. Towards a server each
     /// connection uses ids of its own.
     pub id: Id,
+    /// As the client sent it, so perhaps none of [`waypost_wire::method`].
     pub method: String,
     /// Without `_meta`.
     pub params: Object,
     /// What `_meta` said: version, capabilities, client, progress token and the rest.
     pub meta: RequestMeta,
+    /// Whose tasks, states and rights count.
     pub principal: Principal,
+    /// Which endpoint it came in on; what that does not show is unknown to the call.
     pub view: View,
+    /// Empty where the client's transport has none.
     pub headers: CallHeaders,
 }
 

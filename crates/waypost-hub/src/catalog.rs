@@ -21,9 +21,13 @@ use entry::{Entry, Kind};
 pub struct Catalog {
     /// In the file's order, disabled ones too.
     pub members: Vec<Arc<Member>>,
+    /// Found by exposed name.
     pub tools: Table,
+    /// Found by exposed name.
     pub prompts: Table,
+    /// Found by URI.
     pub resources: Table,
+    /// Found by URI template, as text.
     pub templates: Table,
 }
 

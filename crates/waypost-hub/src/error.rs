@@ -56,8 +56,11 @@ impl fmt::Display for Kind {
 /// Who caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
+    /// The request asks for what cannot be.
     Client,
+    /// Waypost itself: a limit, a rule, a defect.
     Gateway,
+    /// The server of this name, or the way to it.
     Upstream(Arc<str>),
 }
 
@@ -77,7 +80,9 @@ impl fmt::Display for Origin {
 #[derive(Debug, thiserror::Error)]
 #[error("{origin}: {}", .detail.as_deref().map_or_else(|| kind.to_string(), str::to_owned))]
 pub struct CallError {
+    /// Decides the code and HTTP status that the client sees.
     pub kind: Kind,
+    /// Decides whom the message names, and whose health it counts against.
     pub origin: Origin,
     /// What happened, in our words and safe to show: "connection refused", "answered HTTP 502".
     pub detail: Option<Cow<'static, str>>,

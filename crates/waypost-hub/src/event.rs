@@ -9,12 +9,17 @@ use metrics::{Counter, Histogram};
 /// A call left the gateway for an upstream and came back, or did not.
 #[derive(Debug)]
 pub struct CallFinished<'a> {
+    /// [`crate::call::Call::request_id`]; a task's polls have that of the call they are for.
     pub request_id: &'a str,
+    /// The upstream's name.
     pub upstream: &'a str,
+    /// The method sent.
     pub method: &'a str,
     /// The original name at the upstream, once the catalogue knows it; bounds the label's values.
     pub target: Option<&'a str>,
+    /// [`crate::reply::End::word`], [`crate::error::Kind::as_str`], or `cancelled` when dropped.
     pub outcome: &'static str,
+    /// From sending to the end, the stream included.
     pub took: Duration,
 }
 

@@ -29,10 +29,13 @@ const FIRST_LOOK: Duration = Duration::from_millis(700);
 /// What a hub is made of.
 #[derive(Debug)]
 pub struct Parts {
+    /// Read once: naming, limits, tasks, extensions.
     pub config: Arc<Config>,
     /// In the file's order.
     pub members: Vec<Arc<Member>>,
+    /// Where learned facts outlive a restart.
     pub store: Arc<dyn Store>,
+    /// Seal task handles and request states; replicas share them.
     pub keys: Keys,
     /// Runs what belongs to no connection.
     pub background: Tasks,
@@ -41,7 +44,9 @@ pub struct Parts {
 /// A list that clients see became another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
+    /// What the list is of.
     pub kind: Kind,
+    /// Where it is seen; a change seen in several views is sent once for each.
     pub view: View,
 }
 
@@ -67,9 +72,13 @@ pub struct Hub {
 /// One line of the table that `waypost check` prints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposed {
+    /// What it is.
     pub kind: Kind,
+    /// The name or URI that clients use.
     pub name: Arc<str>,
+    /// The one that the upstream uses.
     pub original: Arc<str>,
+    /// Where calls to it go.
     pub upstream: Arc<str>,
 }
 

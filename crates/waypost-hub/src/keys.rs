@@ -37,10 +37,15 @@ pub const LEAST_KEY_LEN: usize = 32;
 /// Keys that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadKeys {
+    /// At least one is needed to seal.
     #[error("no key is given")]
     None,
+    /// Too easy to guess.
     #[error("key number {number} has fewer than {LEAST_KEY_LEN} bytes")]
-    Short { number: usize },
+    Short {
+        /// Which one, counted from 1.
+        number: usize,
+    },
 }
 
 impl Keys {

@@ -5,6 +5,8 @@
 //! its context, its [`reply::Reply`] is notifications and exactly one end. Eras and transports
 //! exist only at the edges, behind [`upstream::Upstream`] and in the front. No I/O happens here.
 
+#![warn(missing_docs)]
+
 pub mod asks;
 pub mod call;
 mod carry;

@@ -20,9 +20,11 @@ use crate::upstream::Upstream;
 pub struct Member {
     /// Its identity: in ids, metrics, policy and handles.
     pub name: Arc<str>,
+    /// What the file says of it.
     pub settings: Settings,
     /// The connection.
     pub upstream: Arc<dyn Upstream>,
+    /// How it is doing, from what happened to its calls.
     pub status: Status,
     /// Asks the supervisor to look at the upstream now.
     pub wake: Notify,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 /// The answer to `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Readiness {
+    /// Whether both lists below allow traffic.
     pub ready: bool,
     /// Upstreams whose first connect attempt is not over.
     pub starting: Vec<Arc<str>>,

@@ -13,7 +13,9 @@ use crate::upstream::Facts;
 /// Which protocol a server speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Era {
+    /// The stateless protocol: 2026-07-28 and later.
     Modern,
+    /// Sessions, opened by `initialize`: 2025-11-25 and earlier.
     Legacy,
 }
 
@@ -30,7 +32,9 @@ impl Era {
 /// Who may share a cached answer (specification: caching).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
+    /// Everyone.
     Public,
+    /// Only whoever asks with the same authorisation.
     Private,
 }
 
@@ -41,6 +45,7 @@ pub struct Listing {
     pub items: Vec<Raw>,
     /// The smallest `ttlMs` of its pages; zero when the server gave none.
     pub ttl_ms: u64,
+    /// Private unless every page says that it is public.
     pub scope: Scope,
     /// Milliseconds since the epoch.
     pub fetched_at: u64,
@@ -50,9 +55,13 @@ pub struct Listing {
 /// read. An empty list is something else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalogue {
+    /// All pages of `tools/list`.
     pub tools: Option<Listing>,
+    /// All pages of `prompts/list`.
     pub prompts: Option<Listing>,
+    /// All pages of `resources/list`.
     pub resources: Option<Listing>,
+    /// All pages of `resources/templates/list`.
     pub templates: Option<Listing>,
 }
 
@@ -84,16 +93,21 @@ impl Catalogue {
 /// Everything learned of one upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learned {
+    /// Its name in the file.
     pub upstream: String,
     /// The configuration it was learned under; another one discards it.
     pub fingerprint: String,
+    /// A property of the server; asked for again when it stops fitting.
     pub era: Era,
+    /// What the server says of itself.
     pub facts: Facts,
+    /// What it offers, under its own names.
     pub catalogue: Catalogue,
     /// Original names of tools that answer only with tasks.
     pub task_only: BTreeSet<String>,
     /// Milliseconds since the epoch.
     pub learned_at: u64,
+    /// Why the last reading of its lists failed, where it did; in our words.
     pub last_error: Option<String>,
 }
 

@@ -44,6 +44,7 @@ impl State {
 /// A state, since when and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
+    /// What the upstream is good for.
     pub state: State,
     /// Milliseconds since the epoch.
     pub since_ms: u64,

@@ -9,7 +9,9 @@ use crate::upstream::BoxFuture;
 #[derive(Debug, thiserror::Error)]
 #[error("the state store failed to {action}")]
 pub struct StoreError {
+    /// A verb: `load`, `save`, `forget`.
     pub action: &'static str,
+    /// For the log only; never sent to a client.
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }

@@ -34,10 +34,13 @@ pub enum Discovery {
 /// A modern server's own description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
+    /// `supportedVersions`, as listed.
     pub versions: Vec<String>,
     /// With `extensions` inside, verbatim.
     pub capabilities: Object,
+    /// `name` and `version` of the server, as sent; unverified.
     pub server_info: Option<Raw>,
+    /// The server's advice to models on how to use it.
     pub instructions: Option<String>,
 }
 

@@ -12,7 +12,12 @@ use crate::raw::Raw;
 pub enum Malformed {
     /// Not JSON, or not UTF-8.
     #[error("not valid JSON at line {line}, column {column}")]
-    Json { line: usize, column: usize },
+    Json {
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1 in bytes; 0 at the start of a line.
+        column: usize,
+    },
     /// JSON of another kind.
     #[error("not a JSON object")]
     NotObject,
@@ -21,17 +26,28 @@ pub enum Malformed {
     Batch,
     /// One key twice.
     #[error("key `{key}` is repeated")]
-    RepeatedKey { key: String },
+    RepeatedKey {
+        /// The key, unescaped; its first 64 characters.
+        key: String,
+    },
     /// Nested deeper than allowed.
     #[error("nested deeper than {limit} levels")]
-    Depth { limit: usize },
+    Depth {
+        /// How many levels of arrays and objects are allowed.
+        limit: usize,
+    },
     /// A member that must be there.
     #[error("`{member}` is missing")]
-    Missing { member: &'static str },
+    Missing {
+        /// Its key.
+        member: &'static str,
+    },
     /// A member of the wrong kind.
     #[error("`{member}` must be {expected}")]
     Wrong {
+        /// Its key.
         member: &'static str,
+        /// What it must be, with an article: "an object".
         expected: &'static str,
     },
 }

@@ -5,9 +5,14 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+/// The protocol version of the request; in the modern era it equals the one in `_meta`.
 pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
+/// Repeats the `method` of the body, so that proxies can route without reading it.
 pub const METHOD: &str = "mcp-method";
+/// Repeats what the request is about: the member that [`crate::method::name_member`] gives.
 pub const NAME: &str = "mcp-name";
+/// The session of a legacy client, given by the answer to `initialize` (2025-11-25: transports,
+/// session management).
 pub const SESSION_ID: &str = "mcp-session-id";
 /// Begins the header of an argument that a tool wants mirrored (`x-mcp-header`).
 pub const PARAM_PREFIX: &str = "mcp-param-";

@@ -4,6 +4,8 @@
 //! keys are text, values stay the bytes that were received ([`raw::Raw`], [`object::Object`]).
 //! Nothing here does I/O, knows a clock or is async.
 
+#![warn(missing_docs)]
+
 pub mod capability;
 pub mod code;
 pub mod depth;

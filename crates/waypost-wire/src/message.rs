@@ -21,7 +21,9 @@ pub enum Message {
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// Chosen by the sender; the answer repeats it.
     pub id: Id,
+    /// As received; the names that Waypost knows are in [`crate::method`].
     pub method: String,
     /// Empty when the message has none.
     pub params: Object,
@@ -30,6 +32,7 @@ pub struct Request {
 /// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
+    /// As received; those of the protocol begin with `notifications/`.
     pub method: String,
     /// Empty when the message has none.
     pub params: Object,
@@ -48,7 +51,9 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unreadable {
+    /// Which request the error answer is for.
     pub id: Option<Id>,
+    /// What is wrong with it.
     #[source]
     pub reason: Malformed,
 }

@@ -8,13 +8,22 @@ use crate::object::Object;
 use crate::raw::Raw;
 use crate::version;
 
+/// The member of `params` and of results that holds what is said about the message itself.
 pub const META: &str = "_meta";
+/// The version that the request speaks. Required; its presence makes a request modern.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+/// `name` and `version` of the client. Optional and unverified: for display and logs only.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+/// What the client can do, for this one request. Required, may be empty.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The least level of the log messages wanted; without it the server sends none.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// On each message of a listen stream: the JSON-RPC id of its `subscriptions/listen` request
+/// (specification: subscriptions).
 pub const SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
+/// `name` and `version` of the server, on results.
 pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// Asks for progress notifications, which repeat this string or integer (specification: progress).
 pub const PROGRESS_TOKEN: &str = "progressToken";
 /// Which upstream an answer came from; Waypost's own key.
 pub const UPSTREAM: &str = "dev.waypost/upstream";
@@ -25,11 +34,17 @@ pub const ORIGINAL_NAME: &str = "dev.waypost/name";
 /// of `rest`; everything else there passes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestMeta {
+    /// As the client wrote it; not checked here.
     pub protocol_version: Cow<'static, str>,
+    /// An object where given; its members are not looked at.
     pub client_info: Option<Raw>,
+    /// What the client declared on this request.
     pub capabilities: ClientCapabilities,
+    /// As received; not checked to be a level.
     pub log_level: Option<Raw>,
+    /// As received; not checked to be a string or an integer.
     pub progress_token: Option<Raw>,
+    /// Everything else, in the order received: trace context, keys of extensions.
     pub rest: Object,
 }
 

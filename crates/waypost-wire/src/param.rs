@@ -25,25 +25,60 @@ pub struct ParamHeader {
 /// Why a tool's annotations are broken; a client must not use such a tool.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAnnotation {
+    /// The header's name is empty, no text, or has characters that no header name may have.
     #[error("`x-mcp-header` of `{at}` is not an HTTP token")]
-    Name { at: String },
+    Name {
+        /// The names that lead to the property, joined by dots; `the schema` for the whole.
+        at: String,
+    },
+    /// Two arguments want one header; case makes no difference.
     #[error("`x-mcp-header` of `{at}` is used twice")]
-    Repeated { at: String },
+    Repeated {
+        /// The names that lead to the property, joined by dots; `the schema` for the whole.
+        at: String,
+    },
+    /// Only primitives with one exact text travel in a header; `number` is not one.
     #[error("`x-mcp-header` of `{at}` is on something else than a string, integer or boolean")]
-    Type { at: String },
+    Type {
+        /// The names that lead to the property, joined by dots; `the schema` for the whole.
+        at: String,
+    },
+    /// It stands below `items`, `anyOf` or the like, or on the schema itself.
     #[error("`x-mcp-header` of `{at}` is not reachable through `properties` alone")]
-    Unreachable { at: String },
+    Unreachable {
+        /// The names that lead to the property, joined by dots; `the schema` for the whole.
+        at: String,
+    },
 }
 
 /// A header that does not say what the arguments say.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
+    /// The client left the header out.
     #[error("header `{header}` is missing, but the argument `{argument}` is given")]
-    Missing { header: String, argument: String },
+    Missing {
+        /// The full header name in lower case.
+        header: String,
+        /// The names that lead to the argument, joined by dots.
+        argument: String,
+    },
+    /// Another value, several headers, or one that cannot be decoded.
     #[error("header `{header}` does not equal the argument `{argument}`")]
-    Differs { header: String, argument: String },
+    Differs {
+        /// The full header name in lower case.
+        header: String,
+        /// The names that lead to the argument, joined by dots.
+        argument: String,
+    },
+    /// The argument is absent or `null`; then there must be no header either.
     #[error("header `{header}` is given, but the argument `{argument}` is not")]
-    Unexpected { header: String, argument: String },
+    Unexpected {
+        /// The full header name in lower case.
+        header: String,
+        /// The names that lead to the argument, joined by dots.
+        argument: String,
+    },
+    /// An object on the way to an argument is broken or repeats a key.
     #[error("the arguments cannot be read: {0}")]
     Arguments(Malformed),
 }

@@ -3,8 +3,13 @@
 use crate::object::Object;
 use crate::raw::Raw;
 
+/// Says what a result is: see [`ResultType`].
 pub const RESULT_TYPE: &str = "resultType";
+/// For how many milliseconds a result may be served from a cache; 0 is not at all (specification:
+/// caching).
 pub const TTL_MS: &str = "ttlMs";
+/// Who may share a cached result: `public` is everyone, `private` one authorisation (specification:
+/// caching).
 pub const CACHE_SCOPE: &str = "cacheScope";
 
 /// `resultType` of a result (specification: basic, results).

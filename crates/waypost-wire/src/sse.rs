@@ -19,6 +19,7 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event is larger than {limit} bytes")]
 pub struct TooLarge {
+    /// What the decoder was told to allow, in bytes.
     pub limit: usize,
 }
 

@@ -8,10 +8,15 @@ use crate::raw::Raw;
 /// The status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
+    /// It runs.
     Working,
+    /// It waits for answers by `tasks/update`.
     InputRequired,
+    /// It ended with a result, which may itself say `isError`. Terminal.
     Completed,
+    /// It ended with a JSON-RPC error. Terminal.
     Failed,
+    /// It was stopped before it was done. Terminal.
     Cancelled,
 }
 
@@ -49,8 +54,11 @@ impl Status {
 /// params of `notifications/tasks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
+    /// As its server made it: opaque and unguessable.
     pub id: String,
+    /// As of the message this was read from.
     pub status: Status,
+    /// The server's words on it, for people.
     pub status_message: Option<String>,
     /// How often the server wants to be asked.
     pub poll_interval: Option<Duration>,

@@ -13,7 +13,9 @@ use crate::naming;
 /// Something that the operator should know about a catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Warning {
+    /// Whose definition is renamed or left out.
     pub upstream: Arc<str>,
+    /// What was done with it and why; for the log.
     pub text: String,
 }
 

@@ -14,9 +14,13 @@ use crate::registry::{Catalogue, Listing};
 /// What can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
+    /// Called by name (`tools/call`).
     Tool,
+    /// Filled in by name (`prompts/get`).
     Prompt,
+    /// Read by URI (`resources/read`).
     Resource,
+    /// A pattern of URIs to read; announced and advertised together with the resources.
     Template,
 }
 
@@ -110,6 +114,7 @@ pub struct Entry {
     pub exposed: Arc<str>,
     /// The one that the upstream uses.
     pub original: Arc<str>,
+    /// The upstream that has it.
     pub member: Arc<Member>,
     /// The definition as clients see it.
     pub definition: Raw,
@@ -120,10 +125,17 @@ pub struct Entry {
 /// A definition that is not shown, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
+    /// Nobody could ask for it.
     #[error("it has no `{member}`")]
-    Unnamed { member: &'static str },
+    Unnamed {
+        /// The one that should be a string: see [`Kind::name_member`].
+        member: &'static str,
+    },
+    /// No object, or one with a key twice.
     #[error("its definition is not readable: {0}")]
     Unreadable(#[from] waypost_wire::error::Malformed),
+    /// A tool whose `x-mcp-header` breaks the rules; clients must drop it (specification:
+    /// transports, custom headers from tool parameters).
     #[error("{0}")]
     Annotation(#[from] BadAnnotation),
 }

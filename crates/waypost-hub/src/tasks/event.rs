@@ -24,8 +24,11 @@ pub enum Reason {
 /// How a wait for a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// With the task's result.
     Completed,
+    /// With the task's JSON-RPC error.
     Failed,
+    /// Somebody stopped the task at the upstream.
     Cancelled,
     /// The question went to the caller.
     Asked,
@@ -49,17 +52,24 @@ pub enum Fate {
 /// An upstream made a task of a call.
 #[derive(Debug)]
 pub struct TaskMade<'a> {
+    /// Who waits for its end.
     pub fate: Fate,
+    /// The call that became the task.
     pub request_id: &'a str,
+    /// Where the task lives.
     pub upstream: &'a str,
+    /// The tool's original name.
     pub tool: &'a str,
 }
 
 /// The wait is over.
 #[derive(Debug)]
 pub struct WaitEnded<'a> {
+    /// The call that waited.
     pub request_id: &'a str,
+    /// Where the task lives.
     pub upstream: &'a str,
+    /// What became of the wait, and so what the caller got.
     pub outcome: Outcome,
     /// How often the upstream was asked.
     pub polls: u32,
@@ -68,18 +78,24 @@ pub struct WaitEnded<'a> {
 /// A poll failed; it is tried again.
 #[derive(Debug)]
 pub struct PollFailed<'a> {
+    /// The call that waits.
     pub request_id: &'a str,
+    /// Where the task lives.
     pub upstream: &'a str,
     /// How many in a row.
     pub failures: u32,
+    /// What went wrong this time; the caller sees at most the last one.
     pub error: &'a str,
 }
 
 /// Waypost cancelled a task.
 #[derive(Debug)]
 pub struct TaskCancelled<'a> {
+    /// The call that waited.
     pub request_id: &'a str,
+    /// Where the task lives.
     pub upstream: &'a str,
+    /// Why nobody waits any more.
     pub reason: Reason,
     /// The upstream answered.
     pub answered: bool,
@@ -88,14 +104,18 @@ pub struct TaskCancelled<'a> {
 /// A tool turned out to answer only with tasks.
 #[derive(Debug)]
 pub struct TaskOnlyLearned<'a> {
+    /// Whose tool it is.
     pub upstream: &'a str,
+    /// The tool's original name.
     pub tool: &'a str,
 }
 
 /// A `tasks/*` request named no task that its caller may use.
 #[derive(Debug)]
 pub struct HandleRefused<'a> {
+    /// The refused request.
     pub request_id: &'a str,
+    /// Which `tasks/*` it is.
     pub method: &'a str,
 }
 

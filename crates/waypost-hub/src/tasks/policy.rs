@@ -5,6 +5,7 @@ use waypost_config::config::TaskPolicy;
 /// All that the decision rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
+    /// What the file sets for the upstream: `tasks`.
     pub policy: TaskPolicy,
     /// The caller declared the Tasks extension on this request.
     pub declared: bool,
