@@ -323,12 +323,15 @@ impl Hub {
                 Some(member) if member.settings.fingerprint == learned.fingerprint => {
                     member.learn(learned);
                 }
-                _ => {
-                    if let Err(error) = self.store.forget(&learned.upstream).await {
-                        tracing::error!(upstream = learned.upstream, %error, "could not forget");
-                    }
-                }
+                _ => self.forget(&learned.upstream).await,
             }
+        }
+    }
+
+    /// What was learned of another server, or at another address, is worth nothing.
+    async fn forget(&self, upstream: &str) {
+        if let Err(error) = self.store.forget(upstream).await {
+            tracing::error!(upstream, %error, "could not forget");
         }
     }
 }
