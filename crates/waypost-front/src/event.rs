@@ -135,20 +135,28 @@ struct CallFailed<'a> {
 
 impl CallFailed<'_> {
     fn emit(&self) {
-        let Self { request_id, error } = *self;
-        let cause = causes(error);
-        let kind = error.kind.as_str();
-        match error.kind {
-            Kind::UnknownTarget | Kind::Denied => {
-                tracing::debug!(request_id, kind, %error, cause, "call refused");
-            }
+        match self.error.kind {
+            Kind::UnknownTarget | Kind::Denied => self.refused(),
             Kind::Throttled | Kind::Unavailable | Kind::Timeout | Kind::BadUpstream => {
-                tracing::warn!(request_id, kind, %error, cause, "call failed");
+                self.failed();
             }
-            Kind::Internal => {
-                tracing::error!(request_id, kind, %error, cause, "call failed");
-            }
+            Kind::Internal => self.broken(),
         }
+    }
+
+    fn refused(&self) {
+        let (kind, error) = (self.error.kind.as_str(), self.error);
+        tracing::debug!(request_id = self.request_id, kind, %error, "call refused");
+    }
+
+    fn failed(&self) {
+        let (kind, error, cause) = (self.error.kind.as_str(), self.error, causes(self.error));
+        tracing::warn!(request_id = self.request_id, kind, %error, cause, "call failed");
+    }
+
+    fn broken(&self) {
+        let (error, cause) = (self.error, causes(self.error));
+        tracing::error!(request_id = self.request_id, %error, cause, "the gateway failed");
     }
 }
 
