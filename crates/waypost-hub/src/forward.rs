@@ -65,6 +65,8 @@ async fn dispatch(
     target: Option<&str>,
     permit: Option<Permit>,
 ) -> Result<Reply, CallError> {
+    // Every line about the request names its upstream from here on.
+    tracing::Span::current().record("upstream", &*member.name);
     call.meta.client_info.get_or_insert_with(own::client_info);
     let logs = call.meta.log_level.is_some();
     let token = call.meta.progress_token.take();

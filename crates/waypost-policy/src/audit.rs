@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use futures_util::{Stream, StreamExt as _};
 use tower::{Layer, Service};
+use tracing::Span;
 use waypost_hub::call::{Call, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
@@ -38,6 +39,8 @@ struct Line {
     outcome: &'static str,
     code: Option<i64>,
     started: Instant,
+    /// The request's, which knows the upstream once the hub does.
+    span: Span,
 }
 
 /// A reply's stream that knows its line.
@@ -107,6 +110,7 @@ impl Line {
             outcome: "cancelled",
             code: None,
             started: Instant::now(),
+            span: Span::current(),
         })
     }
 
@@ -124,7 +128,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        CallAudited {
+        let line = CallAudited {
             request_id: &self.request_id,
             principal: self.principal.as_str(),
             view: match &self.view {
@@ -136,8 +140,9 @@ impl Drop for Line {
             outcome: self.outcome,
             code: self.code,
             took: self.started.elapsed(),
-        }
-        .emit();
+        };
+        // The end of a stream is reached outside of the request's span.
+        self.span.in_scope(|| line.emit());
     }
 }
 

@@ -90,7 +90,12 @@ where
             Some(made)
         });
         let text = id.as_ref().and_then(|id| id.to_str().ok());
-        let span = tracing::info_span!("request", request_id = text.unwrap_or_default());
+        let span = tracing::info_span!(
+            "request",
+            request_id = text.unwrap_or_default(),
+            // The hub's to say, once it knows.
+            upstream = tracing::field::Empty,
+        );
         let inner = span.in_scope(|| self.inner.call(request));
         Identified { inner, id, span }
     }

@@ -21,6 +21,7 @@ mod keys;
 mod lifecycle;
 mod limits;
 mod listening;
+mod logs;
 mod matrix;
 mod process;
 mod rounds;
