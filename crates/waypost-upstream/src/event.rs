@@ -6,7 +6,7 @@ use crate::fault::{Exit, How};
 #[derive(Debug)]
 pub(crate) struct Ignored<'a> {
     pub(crate) upstream: &'a str,
-    /// `request`, `other_answer`, `unmatched`, `queue_full`, `not_a_message`.
+    /// `request`, `other_answer`, `late_answer`, `unmatched`, `queue_full`, `not_a_message`.
     pub(crate) reason: &'static str,
 }
 
@@ -18,6 +18,27 @@ impl Ignored<'_> {
         metrics::counter!(
             "waypost_upstream_ignored_messages_total",
             "upstream" => (*upstream).to_owned(), "reason" => *reason
+        )
+        .increment(1);
+    }
+}
+
+/// A server made a task for a caller that had gone, and is told to stop it.
+#[derive(Debug)]
+pub(crate) struct TaskAbandoned<'a> {
+    pub(crate) upstream: &'a str,
+}
+
+impl TaskAbandoned<'_> {
+    /// Writes the log line and the metric of this event; nothing else does.
+    pub(crate) fn emit(&self) {
+        let Self { upstream } = self;
+        tracing::info!(
+            upstream,
+            "cancelling a task that was made after its caller had gone"
+        );
+        metrics::counter!(
+            "waypost_upstream_abandoned_tasks_total", "upstream" => (*upstream).to_owned()
         )
         .increment(1);
     }

@@ -13,8 +13,9 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::writer::Cancels;
-use crate::event::Ignored;
+use super::abandoned::{Abandoned, Sort};
+use super::writer::{Cancels, Stop};
+use crate::event::{Ignored, TaskAbandoned};
 use crate::fault::{Exit, Fault};
 
 /// Notifications that wait for one caller. Its end has a place of its own.
@@ -35,6 +36,7 @@ pub(crate) struct Calls {
 #[derive(Debug, Default)]
 struct Table {
     open: HashMap<u64, Slot>,
+    abandoned: Abandoned,
     /// The child's end: nothing is taken any more.
     gone: Option<Arc<Exit>>,
 }
@@ -45,7 +47,7 @@ struct Slot {
     end: oneshot::Sender<Result<Outcome, Fault>>,
     progress_token: Option<Raw>,
     wants_log: bool,
-    listens: bool,
+    sort: Sort,
     /// The request was written, at least in part.
     sent: bool,
 }
@@ -54,6 +56,7 @@ struct Slot {
 #[derive(Debug)]
 pub(crate) struct Outlet {
     pub(crate) id: u64,
+    pub(crate) sort: Sort,
     pub(crate) events: mpsc::Receiver<Notification>,
     pub(crate) end: oneshot::Receiver<Result<Outcome, Fault>>,
 }
@@ -74,12 +77,13 @@ impl Calls {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (events_in, events) = mpsc::channel(QUEUE);
         let (end_in, end) = oneshot::channel();
+        let sort = Sort::of(&call.method);
         let slot = Slot {
             events: events_in,
             end: end_in,
             progress_token: call.meta.progress_token.clone(),
             wants_log: call.meta.log_level.is_some(),
-            listens: call.method == method::LISTEN,
+            sort,
             sent: false,
         };
         let mut table = self.table();
@@ -87,7 +91,12 @@ impl Calls {
             return Err(Fault::NotRunning(Some(Arc::clone(exit))));
         }
         table.open.insert(id, slot);
-        Ok(Outlet { id, events, end })
+        Ok(Outlet {
+            id,
+            sort,
+            events,
+            end,
+        })
     }
 
     /// The request `id` is about to be written; `false` when nobody waits for it any more.
@@ -97,25 +106,71 @@ impl Calls {
         slot.map(|slot| slot.sent = true).is_some()
     }
 
+    /// Nobody waits at this outlet any more.
+    pub(crate) fn leave(&self, outlet: &mut Outlet) {
+        // Closed first: who gives an answer from here on sees that nobody takes it.
+        outlet.end.close();
+        match outlet.end.try_recv() {
+            Ok(Ok(outcome)) => self.late(outlet.sort, &outcome),
+            _ => self.give_up(outlet.id),
+        }
+    }
+
     /// Nobody waits for `id` any more. A server that knows of it is told.
-    pub(crate) fn give_up(&self, id: u64) {
-        if self.close(id).is_some_and(|slot| slot.sent) {
-            self.cancels.push(id);
+    fn give_up(&self, id: u64) {
+        let mut table = self.table();
+        let Some(slot) = table.open.remove(&id) else {
+            return;
+        };
+        if slot.sent {
+            table.abandoned.remember(id, slot.sort);
+        }
+        drop(table);
+        self.ended.notify_waiters();
+        if slot.sent {
+            self.cancels.push(Stop::Call(id));
         }
     }
 
     /// A response has come.
     pub(crate) fn answer(&self, id: Option<&Id>, outcome: Outcome) {
-        let ours = match id {
-            Some(id) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
-            // The server could not read a request; with one in flight it is clear which.
-            None => self.only_one(),
+        let id = match (id, &outcome) {
+            (Some(id), _) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
+            // The server could not read a request.
+            (None, Outcome::Error(_)) => self.only_one(),
+            // Whoever has a result has read the request, and its id.
+            (None, Outcome::Result(_)) => None,
         };
-        match ours.and_then(|id| self.close(id)) {
+        let Some(id) = id else {
+            return self.ignore("other_answer");
+        };
+        if let Some(slot) = self.close(id) {
             // The receiver may have gone this moment.
-            Some(slot) => drop(slot.end.send(Ok(outcome))),
+            if let Err(Ok(outcome)) = slot.end.send(Ok(outcome)) {
+                self.late(slot.sort, &outcome);
+            }
+            return;
+        }
+        let abandoned = self.table().abandoned.answered(id);
+        match abandoned {
+            Some(sort) => self.late(sort, &outcome),
             None => self.ignore("other_answer"),
         }
+    }
+
+    /// The answer to a call came after its caller had gone. A task that it made is nobody's.
+    fn late(&self, sort: Sort, outcome: &Outcome) {
+        let Some(task) = sort.made(outcome) else {
+            return self.ignore("late_answer");
+        };
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        // Nobody waits for the answer to this one either.
+        let mut table = self.table();
+        table.abandoned.remember(id, Sort::of(method::TASKS_CANCEL));
+        drop(table);
+        self.cancels.push(Stop::Task { id, task });
+        let upstream = &self.upstream;
+        TaskAbandoned { upstream }.emit();
     }
 
     /// The answer to `id` came and cannot be used.
@@ -128,7 +183,7 @@ impl Calls {
     /// A notification has come. It goes to the call that it names and never to another's.
     pub(crate) fn notify(&self, notification: Notification) {
         let mut table = self.table();
-        let Some(id) = target(&table.open, &notification) else {
+        let Some(id) = target(&table, &notification) else {
             drop(table);
             return self.ignore("unmatched");
         };
@@ -141,15 +196,15 @@ impl Calls {
         }
         // A reader too slow loses progress, which is old anyway. A subscription must not lose a
         // change: it ends, and who listens again starts from the present.
-        let slot = if slot.listens {
-            table.open.remove(&id)
-        } else {
-            None
-        };
-        drop(table);
+        let listens = slot.listens();
+        let slot = listens.then(|| table.open.remove(&id)).flatten();
         if let Some(slot) = slot {
+            table.abandoned.remember(id, slot.sort);
+            drop(table);
             drop(slot.end.send(Err(Fault::Overflow)));
-            self.cancels.push(id);
+            self.cancels.push(Stop::Call(id));
+        } else {
+            drop(table);
         }
         self.ignore("queue_full");
     }
@@ -172,7 +227,7 @@ impl Calls {
     pub(crate) async fn idle(&self) {
         loop {
             let ended = self.ended.notified();
-            if self.table().open.values().all(|slot| slot.listens) {
+            if self.table().open.values().all(Slot::listens) {
                 return;
             }
             ended.await;
@@ -185,13 +240,11 @@ impl Calls {
         slot
     }
 
+    /// The call that an error without an id is about, where it can be about no other.
     fn only_one(&self) -> Option<u64> {
         let table = self.table();
-        let mut ids = table.open.keys();
-        match (ids.next(), ids.next()) {
-            (Some(id), None) => Some(*id),
-            _ => None,
-        }
+        let only = only(&table.open, |slot| slot.sent);
+        only.filter(|_| !table.abandoned.any())
     }
 
     fn ignore(&self, reason: &'static str) {
@@ -204,29 +257,43 @@ impl Calls {
     }
 }
 
+impl Slot {
+    fn listens(&self) -> bool {
+        self.sort == Sort::Listen
+    }
+}
+
+/// The one call that is wanted, unless there are several.
+fn only(open: &HashMap<u64, Slot>, wanted: fn(&Slot) -> bool) -> Option<u64> {
+    let mut ids = open
+        .iter()
+        .filter(|(_, slot)| wanted(slot))
+        .map(|(id, _)| *id);
+    ids.next().filter(|_| ids.next().is_none())
+}
+
 /// The one call that a notification belongs to.
-fn target(open: &HashMap<u64, Slot>, notification: &Notification) -> Option<u64> {
+fn target(table: &Table, notification: &Notification) -> Option<u64> {
+    let open = &table.open;
     let params = &notification.params;
     if let Some(subscription) = subscription(params) {
         return Some(subscription);
     }
-    let only = |wanted: fn(&Slot) -> bool| {
-        let mut ids = open
-            .iter()
-            .filter(|(_, slot)| wanted(slot))
-            .map(|(id, _)| *id);
-        ids.next().filter(|_| ids.next().is_none())
-    };
     match notification.method.as_str() {
         method::PROGRESS => {
             let token = params.get(meta::PROGRESS_TOKEN)?;
             let named = |slot: &Slot| slot.progress_token.as_ref() == Some(token);
             open.iter().find(|(_, slot)| named(slot)).map(|(id, _)| *id)
         }
-        // Nothing names its call; with several that asked for a log it would be a guess.
-        method::MESSAGE => only(|slot| slot.wants_log),
+        // Nothing names its call, and it may tell what another caller must not know: it passes
+        // only where it can be no other's, whether that one wanted a log or not.
+        method::MESSAGE => {
+            let id = only(open, |slot| slot.sent && !slot.listens())?;
+            let wanted = open.get(&id).is_some_and(|slot| slot.wants_log);
+            (wanted && !table.abandoned.any_call()).then_some(id)
+        }
         // What else may come belongs to a subscription that the server forgot to name.
-        _ => only(|slot| slot.listens),
+        _ => only(open, Slot::listens),
     }
 }
 
@@ -235,3 +302,6 @@ fn subscription(params: &Object) -> Option<u64> {
     let id = meta.get(meta::SUBSCRIPTION_ID)?.as_i64()?;
     u64::try_from(id).ok()
 }
+
+#[cfg(test)]
+mod tests;

@@ -139,9 +139,4 @@ impl Child {
         drop(self.queue.send(Outgoing::Call(id, request)).await);
         waiter.reply().await
     }
-
-    /// Nobody waits for the answer to `id` any more.
-    pub(crate) fn give_up(&self, id: u64) {
-        self.calls.give_up(id);
-    }
 }

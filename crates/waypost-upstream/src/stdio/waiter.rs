@@ -80,7 +80,7 @@ impl Stream for Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         if !self.done {
-            self.child.give_up(self.outlet.id);
+            self.child.calls.leave(&mut self.outlet);
         }
     }
 }

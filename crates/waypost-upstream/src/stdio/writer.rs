@@ -6,6 +6,8 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::ChildStdin;
 use tokio::sync::{Notify, mpsc};
+use waypost_hub::own;
+use waypost_wire::id::Id;
 use waypost_wire::message;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -25,27 +27,41 @@ pub(crate) enum Outgoing {
     Answer(Bytes),
 }
 
-/// Ids of calls whose requests were written and that nobody waits for any more.
+/// What the server has to stop.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The call with this id, whose request was written and that nobody waits for any more.
+    Call(u64),
+    /// A task that nobody holds.
+    Task {
+        /// Of the request that says so.
+        id: u64,
+        /// The server's name for it.
+        task: Raw,
+    },
+}
+
+/// What the server has to be told to stop.
 ///
-/// Beside the queue, so that giving up never waits and never fails; there are never more of them
+/// Beside the queue, so that giving up never waits and never fails; there is never more of it
 /// than there were calls.
 #[derive(Debug, Default)]
 pub(crate) struct Cancels {
-    ids: Mutex<Vec<u64>>,
+    stops: Mutex<Vec<Stop>>,
     wake: Notify,
 }
 
 impl Cancels {
     /// Adds one.
-    pub(crate) fn push(&self, id: u64) {
-        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        ids.push(id);
-        drop(ids);
+    pub(crate) fn push(&self, stop: Stop) {
+        let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        stops.push(stop);
+        drop(stops);
         self.wake.notify_one();
     }
 
-    fn take(&self) -> Vec<u64> {
-        std::mem::take(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn take(&self) -> Vec<Stop> {
+        std::mem::take(&mut self.stops.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -76,20 +92,33 @@ pub(crate) async fn run(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Outgoin
 }
 
 async fn cancel(stdin: &mut ChildStdin, cancels: &Cancels) -> std::io::Result<()> {
-    for id in cancels.take() {
-        let params: Object = [
-            ("requestId", Raw::from_serialize(&id)),
-            ("reason", Raw::string("the caller has gone")),
-        ]
-        .into_iter()
-        .collect();
-        write(
-            stdin,
-            message::encode_notification(method::CANCELLED, &params),
-        )
-        .await?;
+    for stop in cancels.take() {
+        let message = match stop {
+            Stop::Call(id) => cancelled(id),
+            Stop::Task { id, task } => cancel_task(id, task),
+        };
+        write(stdin, message).await?;
     }
     Ok(())
+}
+
+fn cancelled(id: u64) -> Bytes {
+    let params: Object = [
+        ("requestId", Raw::from_serialize(&id)),
+        ("reason", Raw::string("the caller has gone")),
+    ]
+    .into_iter()
+    .collect();
+    message::encode_notification(method::CANCELLED, &params)
+}
+
+/// The server needs to see the extension declared on this request as on any other of a task.
+fn cancel_task(id: u64, task: Raw) -> Bytes {
+    let mut params: Object = [("taskId", task)].into_iter().collect();
+    let mut meta = own::meta();
+    meta.capabilities = meta.capabilities.with_tasks();
+    meta.put(&mut params);
+    message::encode_request(&Id::number(id), method::TASKS_CANCEL, &params)
 }
 
 async fn write(stdin: &mut ChildStdin, message: Bytes) -> std::io::Result<()> {

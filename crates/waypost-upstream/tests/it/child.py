@@ -9,6 +9,8 @@ OUT = sys.stdout.buffer
 held = {}
 cancelled = []
 answers = []
+creating = []
+stopped = []
 
 
 def send(message):
@@ -33,6 +35,17 @@ def call(id, params):
         held[id] = True
     elif name == "cancelled":
         result(id, {"cancelled": cancelled, "held": list(held)})
+    elif name == "task":
+        creating.append(id)
+    elif name == "created":
+        for n in creating:
+            result(n, {"resultType": "task", "taskId": "t", "status": "working"})
+        result(id, {"created": creating})
+    elif name == "stopped":
+        result(id, {"stopped": stopped})
+    elif name == "null-result":
+        send({"id": None, "result": {"secret": 1}})
+        result(id, {"own": True})
     elif name == "answers":
         result(id, {"answers": answers})
     elif name == "stray":
@@ -72,6 +85,9 @@ def call(id, params):
         notify("notifications/progress", {"progressToken": arguments["token"], "progress": 1})
         notify("notifications/message", {"level": "info", "data": "hello"})
         result(id, {})
+    elif name == "log":
+        notify("notifications/message", {"level": "info", "data": "hello"})
+        result(id, {})
     elif name == "kill":
         sys.stderr.write("about to die\n")
         sys.stderr.flush()
@@ -92,6 +108,10 @@ for line in sys.stdin:
         result(id, {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
     elif method == "tools/call":
         call(id, params)
+    elif method == "tasks/cancel":
+        declared = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"]
+        stopped.append([params["taskId"], list(declared)])
+        result(id, {})
     elif method == "subscriptions/listen":
         meta = {"io.modelcontextprotocol/subscriptionId": id}
         notify("notifications/subscriptions/acknowledged", {"_meta": meta})

@@ -215,7 +215,43 @@ async fn progress_comes_before_the_end_and_only_to_its_call() {
     };
     let (reply, ()) = in_time(async { tokio::join!(held, others) }).await;
     let got = methods(stream(reply.unwrap())).await;
-    assert_eq!(got, ["notifications/progress", "notifications/message"]);
+    assert_eq!(got, ["notifications/progress"]);
+}
+
+#[tokio::test]
+async fn a_log_message_comes_to_the_only_call() {
+    let upstream = server().await;
+    let mut call = tool("log");
+    call.meta.log_level = Some(Raw::string("info"));
+    let reply = in_time(upstream.call(call)).await.unwrap();
+    let got = methods(stream(reply)).await;
+    assert_eq!(got, ["notifications/message"]);
+}
+
+#[tokio::test]
+async fn a_result_without_id_answers_nobody() {
+    let upstream = server().await;
+    let got = complete(&*upstream, tool("null-result")).await;
+    assert_eq!(text(&got).replace(' ', ""), r#"{"own":true}"#);
+}
+
+#[tokio::test]
+async fn r82_a_task_made_after_its_caller_has_gone_is_cancelled() {
+    let upstream = server().await;
+    let mut making = upstream.call(tool("task"));
+    tokio::select! {
+        biased;
+        reply = &mut making => panic!("{reply:?}"),
+        _ = complete(&*upstream, tool("echo")) => {}
+    }
+    drop(making);
+    let got = complete(&*upstream, tool("created")).await;
+    assert_eq!(text(&got), r#"{"created":[2]}"#);
+    let expected = r#"{"stopped":[["t",["io.modelcontextprotocol/tasks"]]]}"#;
+    let told = async {
+        while text(&complete(&*upstream, tool("stopped")).await).replace(' ', "") != expected {}
+    };
+    in_time(told).await;
 }
 
 #[tokio::test]

@@ -106,6 +106,10 @@ const COUNTERS: &[(&str, &str)] = &[
         "Messages of upstreams that fit nowhere, by reason.",
     ),
     (
+        "waypost_upstream_abandoned_tasks_total",
+        "Tasks of children cancelled because they were made after their callers had gone.",
+    ),
+    (
         "waypost_upstream_stray_lines_total",
         "Lines of children that are no messages.",
     ),
