@@ -1,6 +1,6 @@
 //! The hub: all upstreams, the catalogue they make, and the door for calls.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
 use crate::readiness::Readiness;
+use crate::registry::Learned;
 use crate::status::State;
 use crate::store::Store;
 use crate::supervise;
@@ -259,13 +260,17 @@ impl Hub {
             .iter()
             .filter(|m| m.learned().is_some())
             .collect();
-        let (after, warnings) = build(&self.members, &self.naming, &before);
+        let built = build(&self.members, &self.naming, &before);
+        let (after, warnings) = (built.catalog, built.warnings);
         for warning in &warnings {
             if !logged.contains(warning) {
                 tracing::warn!(upstream = &*warning.upstream, "{}", warning.text);
             }
         }
         *logged = warnings.into_iter().collect();
+        for member in &self.members {
+            self.claim(member, built.claims.get(&member.name));
+        }
         let after = Arc::new(after);
         self.desk.get_ready(&after);
         self.catalog.store(Arc::clone(&after));
@@ -273,6 +278,23 @@ impl Hub {
         drop(logged);
         self.announce(&before, &after);
         self.progressed();
+    }
+
+    /// Replaces an upstream's claims, and keeps them over restarts.
+    fn claim(&self, member: &Arc<Member>, claims: Option<&BTreeSet<String>>) {
+        let claims = claims.cloned().unwrap_or_default();
+        let before = member.update(|learned| {
+            let learned = learned.filter(|learned| learned.claims != claims)?;
+            Some(Learned {
+                claims: claims.clone(),
+                ..learned.clone()
+            })
+        });
+        if before.is_some_and(|before| before.claims != claims) {
+            let (store, member) = (Arc::clone(&self.store), Arc::clone(member));
+            self.background
+                .spawn(|_| async move { save(&*store, &member).await });
+        }
     }
 
     fn announce(&self, before: &Catalog, after: &Catalog) {
@@ -296,17 +318,7 @@ impl Hub {
 
     /// Keeps what is known of a member over restarts.
     pub(crate) async fn save(&self, member: &Member) {
-        let Some(learned) = member.learned() else {
-            return;
-        };
-        if let Err(error) = self
-            .store
-            .save(crate::registry::Learned::clone(&learned))
-            .await
-        {
-            tracing::error!(upstream = &*member.name, %error, source = %error.source,
-                "what was learned is not remembered");
-        }
+        save(&*self.store, member).await;
     }
 
     async fn remember(&self) {
@@ -333,6 +345,16 @@ impl Hub {
         if let Err(error) = self.store.forget(upstream).await {
             tracing::error!(upstream, %error, "could not forget");
         }
+    }
+}
+
+async fn save(store: &dyn Store, member: &Member) {
+    let Some(learned) = member.learned() else {
+        return;
+    };
+    if let Err(error) = store.save(Learned::clone(&learned)).await {
+        tracing::error!(upstream = &*member.name, %error, source = %error.source,
+            "what was learned is not remembered");
     }
 }
 

@@ -105,6 +105,9 @@ pub struct Learned {
     pub catalogue: Catalogue,
     /// Original names of tools that answer only with tasks.
     pub task_only: BTreeSet<String>,
+    /// Names that it keeps although an upstream before it in the file wants them too, each
+    /// with the word for its kind in front.
+    pub claims: BTreeSet<String>,
     /// Milliseconds since the epoch.
     pub learned_at: u64,
     /// Why the last reading of its lists failed, where it did; in our words.

@@ -133,8 +133,10 @@ impl Supervisor {
         self.hub.save(&member).await;
         member.status.set(state, error);
         self.hub.progressed();
-        let era = member.learned().map(|learned| learned.era.as_str());
-        tracing::info!(upstream = &*member.name, era, "connected");
+        match error {
+            None => tracing::info!(upstream = &*member.name, "connected"),
+            Some(why) => tracing::warn!(upstream = &*member.name, why, "cannot be used"),
+        }
         Ok(follower)
     }
 
@@ -161,6 +163,7 @@ impl Supervisor {
                 catalogue: catalogue.clone(),
                 // Calls learn these meanwhile.
                 task_only: known.map(|l| l.task_only.clone()).unwrap_or_default(),
+                claims: known.map(|l| l.claims.clone()).unwrap_or_default(),
                 learned_at: now_ms(),
                 last_error: last_error.map(str::to_owned),
             })

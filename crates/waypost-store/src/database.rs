@@ -81,8 +81,8 @@ impl Database {
         delete(&mut tx, &learned.upstream).await?;
         sqlx::query(
             "INSERT INTO upstreams (name, fingerprint, era, versions, capabilities, server_info,
-                instructions, task_only, learned_at, last_error)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+                instructions, task_only, learned_at, last_error, claims)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(&learned.upstream)
         .bind(&learned.fingerprint)
@@ -94,6 +94,7 @@ impl Database {
         .bind(Raw::from_serialize(&learned.task_only).text())
         .bind(record::signed(learned.learned_at))
         .bind(learned.last_error.as_deref())
+        .bind(Raw::from_serialize(&learned.claims).text())
         .execute(&mut *tx)
         .await?;
         for (kind, listing) in record::listings(&learned.catalogue) {

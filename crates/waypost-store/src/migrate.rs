@@ -10,9 +10,10 @@ use crate::sqlite;
 /// One step of the schema. Steps are only ever added: a file of any age is brought up to date.
 type Step = &'static [&'static str];
 
-const STEPS: &[Step] = &[&[
-    // What a server said of itself. Texts of JSON are kept as they were received.
-    "CREATE TABLE upstreams (
+const STEPS: &[Step] = &[
+    &[
+        // What a server said of itself. Texts of JSON are kept as they were received.
+        "CREATE TABLE upstreams (
         name TEXT PRIMARY KEY,
         fingerprint TEXT NOT NULL,
         era TEXT NOT NULL,
@@ -24,8 +25,8 @@ const STEPS: &[Step] = &[&[
         learned_at BIGINT NOT NULL,
         last_error TEXT
     )",
-    // One list of one server; no row is a list that was never read.
-    "CREATE TABLE listings (
+        // One list of one server; no row is a list that was never read.
+        "CREATE TABLE listings (
         upstream TEXT NOT NULL,
         kind TEXT NOT NULL,
         items TEXT NOT NULL,
@@ -34,7 +35,10 @@ const STEPS: &[Step] = &[&[
         fetched_at BIGINT NOT NULL,
         PRIMARY KEY (upstream, kind)
     )",
-]];
+    ],
+    // Names that an upstream keeps against one before it in the file.
+    &["ALTER TABLE upstreams ADD COLUMN claims TEXT NOT NULL DEFAULT '[]'"],
+];
 
 /// Brings the tables up to date.
 pub(crate) async fn run(pool: &AnyPool, path: &Path) -> Result<(), OpenError> {

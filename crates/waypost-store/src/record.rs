@@ -49,6 +49,7 @@ pub(crate) fn read(row: &AnyRow) -> Result<Learned, BadRow> {
         facts,
         catalogue: Catalogue::default(),
         task_only: decode::<BTreeSet<String>>(row, "task_only")?,
+        claims: decode::<BTreeSet<String>>(row, "claims")?,
         learned_at: unsigned(row, "learned_at")?,
         last_error: row.try_get("last_error")?,
     })

@@ -1,6 +1,6 @@
 //! Makes one catalogue of all upstreams' lists.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use waypost_config::config::{Naming, OnCollision};
@@ -9,6 +9,7 @@ use super::entry::{Definition, Entry, Kind};
 use super::{Catalog, Table};
 use crate::member::Member;
 use crate::naming;
+use crate::status::State;
 
 /// Something that the operator should know about a catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,22 +20,36 @@ pub struct Warning {
     pub text: String,
 }
 
+/// A catalogue and what comes with it.
+#[derive(Debug)]
+pub struct Built {
+    /// The catalogue.
+    pub catalog: Catalog,
+    /// What the operator should know.
+    pub warnings: Vec<Warning>,
+    /// What each upstream has as its [`claims`](crate::registry::Learned::claims) from now on;
+    /// none where it is left out.
+    pub claims: Claims,
+}
+
+/// By upstream: names that it keeps against one before it in the file.
+pub type Claims = HashMap<Arc<str>, BTreeSet<String>>;
+
 /// Builds the catalogue of all members.
 ///
 /// `before` is the one that clients see now: a name that is live there stays with its upstream,
-/// whoever arrives later.
-pub fn build(
-    members: &[Arc<Member>],
-    naming: &Naming,
-    before: &Catalog,
-) -> (Catalog, Vec<Warning>) {
+/// whoever arrives later. Only an upstream before it in the file that is just connecting for
+/// the first time still takes the name, so that it does not matter who of them answers first.
+pub fn build(members: &[Arc<Member>], naming: &Naming, before: &Catalog) -> Built {
     let mut warnings = Vec::new();
+    let mut claims = Claims::new();
     let mut table = |kind| {
         let mut builder = Builder {
             kind,
             naming,
             before: before.table(kind),
             warnings: &mut warnings,
+            claims: &mut claims,
         };
         Table::new(builder.entries(members))
     };
@@ -45,7 +60,11 @@ pub fn build(
         templates: table(Kind::Template),
         members: members.to_vec(),
     };
-    (catalog, warnings)
+    Built {
+        catalog,
+        warnings,
+        claims,
+    }
 }
 
 struct Builder<'a> {
@@ -53,6 +72,7 @@ struct Builder<'a> {
     naming: &'a Naming,
     before: &'a Table,
     warnings: &'a mut Vec<Warning>,
+    claims: &'a mut Claims,
 }
 
 /// A definition with the name it would like to have.
@@ -140,35 +160,50 @@ impl Builder<'_> {
         }
     }
 
-    /// Which upstream gets each wished name: the one that has it now, else the first in the
-    /// file; nobody (`None`) where the policy is `error` and several want it.
-    fn owners(&self, wishes: &[Wish]) -> HashMap<String, Option<Arc<str>>> {
-        let mut owners: HashMap<String, Option<Arc<str>>> = HashMap::new();
-        let mut wanted: HashMap<&str, HashSet<&str>> = HashMap::new();
+    /// Which upstream gets each wished name; nobody (`None`) where the policy is `error` and
+    /// several want it.
+    fn owners(&mut self, wishes: &[Wish]) -> HashMap<String, Option<Arc<str>>> {
+        let mut wanted: HashMap<&str, Vec<&Arc<Member>>> = HashMap::new();
         for wish in wishes {
             let wanting = wanted.entry(&wish.name).or_default();
-            wanting.insert(&wish.member.name);
-            let live = self.before.by_name.get(&*wish.name);
-            let live = live
-                .and_then(|at| self.before.entries.get(*at))
-                .map(|e| &e.member.name);
-            let own = Arc::clone(&wish.member.name);
-            match owners.get_mut(&wish.name) {
-                None => {
-                    owners.insert(wish.name.clone(), Some(own));
-                }
-                Some(owner) if live == Some(&wish.member.name) => *owner = Some(own),
-                Some(_) => {}
+            if !wanting.iter().any(|m| Arc::ptr_eq(m, &wish.member)) {
+                wanting.push(&wish.member);
             }
         }
-        if self.naming.on_collision == OnCollision::Error && !self.is_uri() {
-            for (name, wanting) in wanted {
-                if wanting.len() > 1 {
-                    owners.insert(name.to_owned(), None);
-                }
-            }
+        let nobody = self.naming.on_collision == OnCollision::Error && !self.is_uri();
+        let mut owners = HashMap::with_capacity(wanted.len());
+        for (name, wanting) in wanted {
+            let owner = match wanting.as_slice() {
+                [] | [_, _, ..] if nobody => None,
+                several => self.owner(name, several),
+            };
+            owners.insert(name.to_owned(), owner);
         }
         owners
+    }
+
+    /// Who of those that want a name, in the file's order, gets it.
+    fn owner(&mut self, name: &str, wanting: &[&Arc<Member>]) -> Option<Arc<str>> {
+        let claim = format!("{} {name}", self.kind.list_member());
+        let claims = |m: &Member| m.learned().is_some_and(|l| l.claims.contains(&claim));
+        let claimed = wanting.iter().position(|m| claims(m));
+        let at = claimed.or_else(|| self.holder(name, wanting)).unwrap_or(0);
+        let owner = Arc::clone(&wanting.get(at)?.name);
+        // Kept while the other is away too: what is known of it may be lost over a restart.
+        if claimed.is_some() || at > 0 {
+            let own = self.claims.entry(Arc::clone(&owner)).or_default();
+            own.insert(claim);
+        }
+        Some(owner)
+    }
+
+    /// Who of them has the name now, unless one before it is not done with its first look.
+    fn holder(&self, name: &str, wanting: &[&Arc<Member>]) -> Option<usize> {
+        let live = self.before.entries.get(*self.before.by_name.get(name)?)?;
+        let at = wanting.iter().position(|m| m.name == live.member.name)?;
+        let starting = |m: &&Arc<Member>| m.status.state() == State::Starting;
+        let contested = wanting.iter().take(at).any(starting);
+        (!contested).then_some(at)
     }
 
     /// The name a wish ends up with, if any.

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod collisions;
 mod fake;
 mod forwarding;
 mod listening;

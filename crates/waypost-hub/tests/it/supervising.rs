@@ -275,6 +275,7 @@ fn what_several_learn_at_once_is_not_lost() {
                 facts: Facts::default(),
                 catalogue: Catalogue::default(),
                 task_only: BTreeSet::new(),
+                claims: BTreeSet::new(),
                 learned_at: 0,
                 last_error: None,
             });

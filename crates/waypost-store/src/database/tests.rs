@@ -44,6 +44,7 @@ fn learned(upstream: &str) -> Learned {
             }),
         },
         task_only: ["b".to_owned(), "a".to_owned()].into(),
+        claims: ["tools search".to_owned()].into(),
         learned_at: 1_790_000_000_456,
         last_error: None,
     }
@@ -212,6 +213,18 @@ async fn a_folder_in_the_files_place_is_a_clear_error() {
     let error = Database::open(folder.path()).await.unwrap_err();
     assert!(matches!(error, OpenError::File { .. }), "{error:?}");
     assert!(error.hint().contains("state.path"));
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_version_is_brought_up_to_date() {
+    let (_folder, database) = fresh().await;
+    let mut old = learned("builds");
+    database.save(old.clone()).await.unwrap();
+    sql(&database, "ALTER TABLE upstreams DROP COLUMN claims").await;
+    sql(&database, "UPDATE schema_version SET version = 1").await;
+    let database = Database::open(database.path()).await.unwrap();
+    old.claims.clear();
+    assert_eq!(database.load().await.unwrap(), [old]);
 }
 
 #[tokio::test]

@@ -351,6 +351,7 @@ fn learned(upstream: &str, extension: bool) -> Learned {
             ..Catalogue::default()
         },
         task_only: Default::default(),
+        claims: Default::default(),
         learned_at: 0,
         last_error: None,
     }

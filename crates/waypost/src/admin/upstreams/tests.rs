@@ -58,6 +58,7 @@ fn learned() -> Learned {
             ..Catalogue::default()
         },
         task_only: std::collections::BTreeSet::new(),
+        claims: std::collections::BTreeSet::new(),
         learned_at: 0,
         last_error: None,
     }

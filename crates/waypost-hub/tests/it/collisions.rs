@@ -1,0 +1,117 @@
+//! Names and URIs that several upstreams want: who gets them, and that it stays so.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use waypost_hub::hub::Hub;
+use waypost_hub::status::State;
+
+use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result};
+
+const BARE: &str = "upstreams:\n  \
+    a: { url: \"http://127.0.0.1:9\", prefix: \"\" }\n  \
+    b: { url: \"http://127.0.0.1:9\", prefix: \"\" }\n";
+
+/// A server with the tool `search` and the resource `file:///a`, as the other one.
+fn server(name: &str) -> Arc<Fake> {
+    let lists = [
+        ("tools/list", json!({ "tools": [{ "name": "search" }] })),
+        ("resources/list", resources(&["file:///a"])),
+    ];
+    let capabilities = json!({ "tools": {}, "resources": {} });
+    Fake::new(name, capabilities, &lists, |call| Ok(echo(call)))
+}
+
+fn resources(uris: &[&str]) -> Value {
+    let each: Vec<_> = uris
+        .iter()
+        .map(|uri| json!({ "uri": uri, "name": "r" }))
+        .collect();
+    json!({ "resources": each })
+}
+
+/// Waits, in paused time, until all are in this state.
+async fn until(hub: &Hub, states: &[State]) {
+    let started = Instant::now();
+    let now = || {
+        let members = hub.members().iter();
+        members.map(|m| m.status.state()).collect::<Vec<_>>()
+    };
+    while now() != states {
+        assert!(started.elapsed() < Duration::from_secs(120), "{:?}", now());
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Both lists, as text.
+async fn lists(hub: &Arc<Hub>) -> String {
+    let mut all = String::new();
+    for method in ["tools/list", "resources/list"] {
+        let list = result(hub.call(call(method, &json!({}))).await).await;
+        all += &list.to_string();
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn r66_a_name_does_not_depend_on_who_answers_first() {
+    let mut seen = Vec::new();
+    for late in ["a", "b"] {
+        let (a, b) = (server("a"), server("b"));
+        let slow = if late == "a" { &a } else { &b };
+        *slow.lists_take.lock().unwrap() = Duration::from_secs(3);
+        let hub = hub(BARE, &[&a, &b]).await;
+        let half = match late {
+            "a" => [State::Starting, State::Up],
+            _ => [State::Up, State::Starting],
+        };
+        until(&hub, &half).await;
+        assert_eq!(names(&hub).await, ["search"], "{late} is late");
+        until(&hub, &[State::Up, State::Up]).await;
+        assert_eq!(names(&hub).await, ["search", "b_search"], "{late} is late");
+        seen.push(lists(&hub).await);
+    }
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r66_a_name_stays_where_it_is_when_an_earlier_upstream_comes_late_and_over_restarts() {
+    let (a, b) = (server("a"), server("b"));
+    a.down.store(true, Ordering::SeqCst);
+    let store = Arc::new(Memory::default());
+    let hub = hub_with(BARE, &[&a, &b], Arc::clone(&store) as _).await;
+    until(&hub, &[State::Down, State::Up]).await;
+    assert_eq!(names(&hub).await, ["search"]);
+    a.down.store(false, Ordering::SeqCst);
+    until(&hub, &[State::Up, State::Up]).await;
+    assert_eq!(names(&hub).await, ["a_search", "search"]);
+    let before = lists(&hub).await;
+    assert!(before.contains("a+file:///a"), "{before}");
+
+    // Served from memory at once, and again when both have answered, whoever is first.
+    for late in [&a, &b] {
+        let hub = hub_with(BARE, &[&a, &b], Arc::clone(&store) as _).await;
+        assert_eq!(lists(&hub).await, before);
+        *late.lists_take.lock().unwrap() = Duration::from_secs(3);
+        until(&hub, &[State::Up, State::Up]).await;
+        assert_eq!(lists(&hub).await, before);
+        *late.lists_take.lock().unwrap() = Duration::ZERO;
+    }
+
+    // What it does not offer any more is anybody's.
+    let none = json!({ "tools": [] });
+    b.lists
+        .lock()
+        .unwrap()
+        .insert("tools/list".to_owned(), none);
+    let hub = hub_with(BARE, &[&a, &b], Arc::clone(&store) as _).await;
+    until(&hub, &[State::Up, State::Up]).await;
+    assert_eq!(names(&hub).await, ["search"]);
+    sleep(Duration::from_secs(1)).await;
+    let stored = store.0.lock().unwrap();
+    let claims: Vec<_> = stored.iter().flat_map(|l| l.claims.iter()).collect();
+    assert_eq!(claims, ["resources file:///a"]);
+}
