@@ -121,6 +121,7 @@ fn upstream(member: &Member) -> [String; 6] {
             (error, _) => error.unwrap_or_default(),
         },
     ]
+    .map(|cell| printable(&cell))
 }
 
 fn name(exposed: &Exposed) -> [String; 5] {
@@ -131,6 +132,29 @@ fn name(exposed: &Exposed) -> [String; 5] {
         exposed.upstream.to_string(),
         exposed.original.to_string(),
     ]
+    .map(|cell| printable(&cell))
+}
+
+/// The text with what would steer a terminal, break the row or turn the order of what is read
+/// spelled out: names, versions and errors are the upstreams'.
+fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_layout(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Line and paragraph separators, and all that overrides, embeds, isolates or marks a direction.
+fn is_layout(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 fn kind(kind: Kind) -> &'static str {
@@ -157,5 +181,42 @@ impl Store for Forgetful {
 
     fn forget(&self, _: &str) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async { Ok(()) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(printable(text), expected);
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_spelled_out() {
+        check("\u{1b}]0;t\u{7}", r"\u{1b}]0;t\u{7}");
+        check("a\nb\r\tc\u{9b}2J\u{7f}", r"a\nb\r\tc\u{9b}2J\u{7f}");
+        check("a\u{202e}b\u{2066}c", r"a\u{202e}b\u{2066}c");
+        check("\u{200f}\u{61c}\u{2028}", r"\u{200f}\u{61c}\u{2028}");
+    }
+
+    #[test]
+    fn text_of_any_language_stays() {
+        for text in ["größe", "日本語", "שלום", "a b", r"back\slash", "🦀"] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn a_name_of_an_upstream_cannot_steer_the_terminal() {
+        let exposed = Exposed {
+            kind: Kind::Tool,
+            name: "u_\u{1b}[2J".into(),
+            upstream: "u".into(),
+            original: "\u{1b}[2J\n".into(),
+        };
+        let expected = ["tool", r"u_\u{1b}[2J", "6", "u", r"\u{1b}[2J\n"];
+        assert_eq!(name(&exposed), expected);
     }
 }
