@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use waypost_config::{Loaded, Sources, json_schema, load};
+use waypost_config::{Loaded, Problem, Severity, Sources, json_schema, load};
 use waypost_testkit::cli::DemoServer;
 
 use crate::exit::Fatal;
@@ -93,9 +93,9 @@ enum Auth {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Demo {
-    /// Address of the MCP endpoint; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7400")]
-    pub(crate) listen: SocketAddr,
+    /// Address of the MCP endpoint, 127.0.0.1:7400 if not given; port 0 takes any free one
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
     /// Play a tour of requests and answers against it, then end
     #[arg(long)]
     pub(crate) walkthrough: bool,
@@ -110,9 +110,16 @@ impl Cli {
         match self.command {
             Command::Serve(serve) => {
                 let sources = serve.sources();
-                serve::run(load(&sources).map_err(Fatal::Config)?)
+                serve::run(load_some(&sources)?, sources.file.as_deref())
             }
-            Command::Check(check) => check::run(check.file.load()?, check.offline),
+            Command::Check(check) => {
+                let sources = Sources::from_process(check.file.config);
+                let loaded = load_some(&sources)?;
+                if let Some(file) = &sources.file {
+                    print(&format!("checking `{}`", file.display()));
+                }
+                check::run(loaded, check.offline)
+            }
             Command::Schema => {
                 print(&format!("{:#}", json_schema()));
                 Ok(())
@@ -130,10 +137,25 @@ impl Cli {
     }
 }
 
-impl ConfigFile {
-    fn load(self) -> Result<Loaded, Fatal> {
-        load(&Sources::from_process(self.config)).map_err(Fatal::Config)
+/// The configuration. One of which nothing was found is a mistake, not a gateway to nowhere.
+fn load_some(sources: &Sources) -> Result<Loaded, Fatal> {
+    let loaded = load(sources).map_err(Fatal::Config)?;
+    if sources.file.is_some() || !loaded.config.upstreams.is_empty() {
+        return Ok(loaded);
     }
+    Err(Fatal::Config(vec![Problem {
+        severity: Severity::Error,
+        at: String::new(),
+        file: None,
+        line: None,
+        column: None,
+        what: "no configuration file was found, and nothing else names an upstream".to_owned(),
+        hint: Some(
+            "write `./waypost.yaml` or `~/.config/waypost/waypost.yaml`, or name a file with \
+             `--config`"
+                .to_owned(),
+        ),
+    }]))
 }
 
 impl Serve {

@@ -3,6 +3,8 @@
 mod gateway;
 mod words;
 
+use std::net::{Ipv4Addr, SocketAddr};
+
 use anyhow::Context as _;
 use tokio_util::sync::CancellationToken;
 use waypost_config::{Log, LogFormat};
@@ -19,13 +21,22 @@ use crate::serve::runtime;
 use crate::signal::Signals;
 use crate::walkthrough;
 
+impl Demo {
+    /// Nobody else needs to find the tour, so that one may run beside a demo.
+    fn address(&self) -> SocketAddr {
+        let port = if self.walkthrough { 0 } else { 7400 };
+        self.listen
+            .unwrap_or_else(|| (Ipv4Addr::LOCALHOST, port).into())
+    }
+}
+
 /// Runs the demo until Ctrl-C, or to the end of the walkthrough.
 pub(crate) fn run(demo: Demo) -> Result<(), Fatal> {
     let _last = quiet()?;
     let runtime = runtime()?;
     let result = runtime.block_on(async {
         let mut signals = Signals::listen().context("cannot listen for signals")?;
-        let gateway = Gateway::start(demo.listen).await?;
+        let gateway = Gateway::start(demo.address()).await?;
         if demo.walkthrough {
             let url = gateway.daemon.url();
             let tour = walkthrough::play(&url, print);

@@ -1,5 +1,7 @@
 //! `waypost serve`.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 use waypost_config::{Config, Loaded, Problem};
@@ -10,8 +12,14 @@ use crate::logging;
 use crate::signal::Signals;
 
 /// Runs until a signal, then drains. A second signal ends it at once.
-pub(crate) fn run(loaded: Loaded) -> Result<(), Fatal> {
+pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Fatal> {
     let _last = logging::start(&loaded.config.log)?;
+    let file = file.map(|path| tracing::field::display(path.display()));
+    tracing::info!(
+        file,
+        upstreams = loaded.config.upstreams.len(),
+        "configured"
+    );
     warn(&loaded.warnings);
     if loaded.config.upstreams.is_empty() {
         tracing::warn!("no upstreams are configured, clients will see nothing");
