@@ -71,12 +71,7 @@ impl Catalog {
 
     /// A member by its name or one of its former names.
     pub fn member(&self, name: &str) -> Option<&Arc<Member>> {
-        let named = self.members.iter().find(|m| *m.name == *name);
-        named.or_else(|| {
-            self.members
-                .iter()
-                .find(|m| m.settings.aliases.iter().any(|a| a == name))
-        })
+        named(&self.members, name)
     }
 
     /// Who has this resource, and under which URI it knows it.
@@ -191,6 +186,13 @@ impl Table {
             .cloned()
             .unwrap_or_else(|| render(std::iter::empty()))
     }
+}
+
+/// The member of this name, or with it among its former names.
+fn named<'a>(members: &'a [Arc<Member>], name: &str) -> Option<&'a Arc<Member>> {
+    let named = members.iter().find(|m| *m.name == *name);
+    let formerly = |m: &&Arc<Member>| m.settings.aliases.iter().any(|a| a == name);
+    named.or_else(|| members.iter().find(formerly))
 }
 
 fn render<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Raw {

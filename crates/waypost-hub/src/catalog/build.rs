@@ -47,11 +47,12 @@ pub fn build(members: &[Arc<Member>], naming: &Naming, before: &Catalog) -> Buil
         let mut builder = Builder {
             kind,
             naming,
+            members,
             before: before.table(kind),
             warnings: &mut warnings,
             claims: &mut claims,
         };
-        Table::new(builder.entries(members))
+        Table::new(builder.entries())
     };
     let catalog = Catalog {
         tools: table(Kind::Tool),
@@ -70,6 +71,7 @@ pub fn build(members: &[Arc<Member>], naming: &Naming, before: &Catalog) -> Buil
 struct Builder<'a> {
     kind: Kind,
     naming: &'a Naming,
+    members: &'a [Arc<Member>],
     before: &'a Table,
     warnings: &'a mut Vec<Warning>,
     claims: &'a mut Claims,
@@ -83,8 +85,9 @@ struct Wish {
 }
 
 impl Builder<'_> {
-    fn entries(&mut self, members: &[Arc<Member>]) -> Vec<Arc<Entry>> {
-        let wishes: Vec<Wish> = members
+    fn entries(&mut self) -> Vec<Arc<Entry>> {
+        let wishes: Vec<Wish> = self
+            .members
             .iter()
             .filter(|member| !member.settings.disabled)
             .flat_map(|member| self.wishes(member))
@@ -156,8 +159,16 @@ impl Builder<'_> {
                 let prefix = &member.settings.prefix;
                 naming::exposed(&member.name, prefix, original, self.naming.max_length)
             }
+            // It looks like the qualified form of an upstream's, to which it would be read.
+            Kind::Resource | Kind::Template if self.is_qualified(original) => {
+                naming::qualified_uri(&member.name, original)
+            }
             Kind::Resource | Kind::Template => original.to_owned(),
         }
+    }
+
+    fn is_qualified(&self, uri: &str) -> bool {
+        naming::split_uri(uri).is_some_and(|(name, _)| super::named(self.members, name).is_some())
     }
 
     /// Which upstream gets each wished name; nobody (`None`) where the policy is `error` and

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use waypost_hub::hub::Hub;
 use waypost_hub::status::State;
 
-use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result};
+use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result, upstreams};
 
 const BARE: &str = "upstreams:\n  \
     a: { url: \"http://127.0.0.1:9\", prefix: \"\" }\n  \
@@ -54,6 +54,12 @@ async fn lists(hub: &Arc<Hub>) -> String {
         all += &list.to_string();
     }
     all
+}
+
+async fn uris(hub: &Arc<Hub>, method: &str, member: &str, uri: &str) -> Vec<String> {
+    let list = result(hub.call(call(method, &json!({}))).await).await;
+    let list = list[member].as_array().unwrap().iter();
+    list.map(|r| r[uri].as_str().unwrap().to_owned()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -114,4 +120,63 @@ async fn r66_a_name_stays_where_it_is_when_an_earlier_upstream_comes_late_and_ov
     let stored = store.0.lock().unwrap();
     let claims: Vec<_> = stored.iter().flat_map(|l| l.claims.iter()).collect();
     assert_eq!(claims, ["resources file:///a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r30_a_uri_that_looks_like_another_upstreams_does_not_shadow_it() {
+    let server = |name: &str, listed: &[&str], template: &str| {
+        let templates = json!({ "resourceTemplates": [{ "uriTemplate": template, "name": "t" }] });
+        let lists = [
+            ("resources/list", resources(listed)),
+            ("resources/templates/list", templates),
+        ];
+        Fake::new(name, json!({ "resources": {} }), &lists, |call| {
+            Ok(echo(call))
+        })
+    };
+    let shared = ["file:///a", "ui://v"];
+    let odd = [
+        "h+file:///a",
+        "no+file:///a",
+        "ui://h+v",
+        "ui://v",
+        "x+file:///b",
+    ];
+    let x = server("x", &odd, "h+db://{id}");
+    let (g, h) = (
+        server("g", &shared, "db://{id}"),
+        server("h", &shared, "db://{id}"),
+    );
+    let hub = hub(&upstreams(&["x", "g", "h"]), &[&x, &g, &h]).await;
+    until(&hub, &[State::Up; 3]).await;
+    let listed = uris(&hub, "resources/list", "resources", "uri").await;
+    let templates = uris(
+        &hub,
+        "resources/templates/list",
+        "resourceTemplates",
+        "uriTemplate",
+    );
+    assert_eq!(
+        templates.await,
+        ["x+h+db://{id}", "db://{id}", "h+db://{id}"]
+    );
+    let expected = [
+        ("no+file:///a", &x, "no+file:///a"),
+        ("ui://v", &x, "ui://v"),
+        ("ui://x+h+v", &x, "ui://h+v"),
+        ("x+h+file:///a", &x, "h+file:///a"),
+        ("x+x+file:///b", &x, "x+file:///b"),
+        ("file:///a", &g, "file:///a"),
+        ("ui://g+v", &g, "ui://v"),
+        ("h+file:///a", &h, "file:///a"),
+        ("ui://h+v", &h, "ui://v"),
+    ];
+    assert_eq!(listed, expected.map(|(uri, ..)| uri));
+    let concrete = [("x+h+db://1", &x, "h+db://1"), ("h+db://1", &h, "db://1")];
+    for (uri, fake, original) in expected.into_iter().chain(concrete) {
+        let before = fake.seen().len();
+        let read = hub.call(call("resources/read", &json!({ "uri": uri })));
+        assert_eq!(result(read.await).await["params"]["uri"], original, "{uri}");
+        assert_eq!(fake.seen().len(), before + 1, "{uri}");
+    }
 }
