@@ -3,6 +3,7 @@
 //! ```text
 //! target/interop/bin/node      a Node that is new enough: the system's or the npm package's
 //! target/interop/npm/          node_modules, from the checked-in lock file
+//! target/interop/cache/        what npm and pip keep of their downloads, and npm's logs
 //! target/interop/venv/         a Python environment, from the checked-in pins
 //! target/interop/stamp         what all of this was made from
 //! ```
@@ -15,7 +16,7 @@ use anyhow::Context as _;
 
 use crate::paths::Paths;
 use crate::run::{run, say};
-use crate::tools::Tools;
+use crate::tools::{CACHE, Tools, contained};
 
 /// The npm package that brings a Node where the system's is too old.
 const NODE_PACKAGE: &str = "node@22.23.3";
@@ -25,15 +26,15 @@ const PYTHON_FILE: &str = "requirements.txt";
 
 /// Installs what is missing. A second run with unchanged manifests and tools only compares the stamp.
 pub(crate) fn install(paths: &Paths) -> anyhow::Result<()> {
-    let tools = Tools::find()?;
     let home = paths.interop();
+    let tools = Tools::find(&home)?;
     let stamp = home.join("stamp");
     let wanted = stamp_text(&paths.manifests(), &home, &tools)?;
     if fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
         return Ok(());
     }
     say(&format!("installing the peers into {}", home.display()));
-    remove_dir(&home)?;
+    clear(&home)?;
     fs::create_dir_all(home.join("bin"))?;
     node(&home, &tools)?;
     npm_packages(&paths.manifests(), &home)?;
@@ -70,7 +71,7 @@ fn fetch_node(home: &Path) -> anyhow::Result<std::path::PathBuf> {
     fs::create_dir_all(&prefix)?;
     run(
         "npm: Node 22",
-        Command::new("npm")
+        contained(&mut Command::new("npm"), home)
             .args([
                 "install",
                 "--no-save",
@@ -89,7 +90,8 @@ fn fetch_node(home: &Path) -> anyhow::Result<std::path::PathBuf> {
         // The package fetches its binary in an install script, which some npm settings hold back.
         run(
             "npm: the binary of Node 22",
-            Command::new("node")
+            // It starts npm itself.
+            contained(&mut Command::new("node"), home)
                 .arg("installArchSpecificPackage.js")
                 .current_dir(&package),
         )?;
@@ -111,7 +113,7 @@ fn npm_packages(manifests: &Path, home: &Path) -> anyhow::Result<()> {
     run(
         "npm: packages",
         // The peers need no install scripts, and engine warnings name the system's Node, not ours.
-        Command::new("npm")
+        contained(&mut Command::new("npm"), home)
             .args([
                 "ci",
                 "--ignore-scripts",
@@ -127,11 +129,13 @@ fn python_packages(manifests: &Path, home: &Path, tools: &Tools) -> anyhow::Resu
     let venv = home.join("venv");
     run(
         "python: environment",
-        Command::new(&tools.python).args(["-m", "venv"]).arg(&venv),
+        contained(&mut Command::new(&tools.python), home)
+            .args(["-m", "venv"])
+            .arg(&venv),
     )?;
     run(
         "python: packages",
-        Command::new(venv.join("bin/python"))
+        contained(&mut Command::new(venv.join("bin/python")), home)
             .args([
                 "-m",
                 "pip",
@@ -144,11 +148,24 @@ fn python_packages(manifests: &Path, home: &Path, tools: &Tools) -> anyhow::Resu
     )
 }
 
-fn remove_dir(path: &Path) -> anyhow::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+/// Removes an installation but not its cache, which saves the next one most downloads.
+fn clear(home: &Path) -> anyhow::Result<()> {
+    let entries = match fs::read_dir(home) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| format!("cannot read {}", home.display()))?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name() == CACHE {
+            continue;
         }
-        _ => Ok(()),
+        let path = entry.path();
+        let removed = if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.with_context(|| format!("cannot remove {}", path.display()))?;
     }
+    Ok(())
 }

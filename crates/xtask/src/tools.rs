@@ -1,6 +1,6 @@
 //! The programs that must be on the machine, and how new they are.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::run::ask;
@@ -9,6 +9,8 @@ use crate::run::ask;
 const NODE: (u32, u32) = (22, 15);
 /// What the pinned Python packages need.
 const PYTHON: (u32, u32) = (3, 10);
+/// The folder of what npm and pip keep, below that of the peers.
+pub(crate) const CACHE: &str = "cache";
 
 /// What was found on the machine.
 #[derive(Debug)]
@@ -22,15 +24,15 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Looks for Node, npm and Python, and says all that is missing at once.
-    pub(crate) fn find() -> anyhow::Result<Self> {
+    /// Looks for Node, npm and Python, and says all that is missing at once. `home` is the peers' folder.
+    pub(crate) fn find(home: &Path) -> anyhow::Result<Self> {
         let mut missing = Vec::new();
         let node =
             ask(Command::new("node").args(["-p", "process.version + ' ' + process.execPath"]));
         if node.is_none() {
             missing.push("`node` (any version; 22 is fetched by npm where it is older)".to_owned());
         }
-        if ask(Command::new("npm").arg("--version")).is_none() {
+        if ask(contained(&mut Command::new("npm"), home).arg("--version")).is_none() {
             missing.push("`npm`".to_owned());
         }
         let python = find_python();
@@ -54,6 +56,17 @@ impl Tools {
             fingerprint: format!("node {node}\npython {python_version}\n"),
         })
     }
+}
+
+/// Keeps the caches of npm and pip, and npm's logs beside its cache, below `home`.
+///
+/// For programs that start one of them too: the settings are inherited.
+pub(crate) fn contained<'a>(command: &'a mut Command, home: &Path) -> &'a mut Command {
+    let cache = home.join(CACHE);
+    command
+        .env("npm_config_cache", cache.join("npm"))
+        .env("npm_config_update_notifier", "false")
+        .env("PIP_CACHE_DIR", cache.join("pip"))
 }
 
 /// The first Python that is new enough, with its version.
