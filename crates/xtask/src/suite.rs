@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::interop;
 use crate::paths::{Paths, cargo};
-use crate::run::{ask, run};
+use crate::run::{ask, run, say};
 
 /// The runner where the machine has none. CI and a developer's machine run the same one.
 const NEXTEST: &str = "0.9.143";
@@ -66,8 +66,13 @@ fn nextest(paths: &Paths) -> anyhow::Result<PathBuf> {
     let home = paths.target.join("tools");
     let own = home.join("bin/cargo-nextest");
     if !works(&own) {
+        say(&format!(
+            "no `cargo-nextest` here: version {NEXTEST} is compiled into {} once, which takes \
+             several minutes",
+            home.display()
+        ));
         run(
-            "cargo: nextest (once)",
+            "cargo: nextest",
             cargo()
                 .args([
                     "install",
