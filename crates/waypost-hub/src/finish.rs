@@ -59,11 +59,8 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
     if let Some(refused) = refused(&end, member, caller) {
         return End::Error(refused);
     }
-    if let End::Error(error) = &end
-        && error.code() == code::DRAFT_MISSING_CAPABILITY
-        && error.required_capabilities().is_some()
-    {
-        return End::Error(error.with_code(code::MISSING_CAPABILITY));
+    if let End::Error(error) = end {
+        return End::Error(modern(error));
     }
     if let End::Complete(result) = &mut end {
         ensure_complete(result);
@@ -72,6 +69,17 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
         own::sign(result, Some(&member.name));
     }
     end
+}
+
+/// An error under the code that it has today.
+fn modern(error: ErrorObject) -> ErrorObject {
+    match error.code() {
+        code::DRAFT_MISSING_CAPABILITY if error.required_capabilities().is_some() => {
+            error.with_code(code::MISSING_CAPABILITY)
+        }
+        code::LEGACY_RESOURCE_NOT_FOUND => error.with_code(code::INVALID_PARAMS),
+        _ => error,
+    }
 }
 
 /// The error in place of a question, or of a task that waits for one, that the caller did not

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::{End, Event, Reply};
+use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 use waypost_wire::raw::Raw;
 
@@ -208,4 +209,23 @@ async fn a_question_that_cannot_be_read_is_not_passed_on() {
         refused["message"],
         "upstream `a`: its `inputRequests` cannot be read"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_an_older_server_does_not_find_has_the_code_of_today() {
+    let a = Fake::new("a", json!({ "resources": {} }), &[], |_| {
+        let text =
+            r#"{"code":-32002,"message":"no such file","data":{"uri":"file:///x", "n":1.0}}"#;
+        let raw = Raw::parse(&text.into()).unwrap();
+        Ok(Reply::error(ErrorObject::parse(&raw).unwrap()))
+    });
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    let read = call("resources/read", &json!({ "uri": "a+file:///x" }));
+    let End::Error(error) = hub.call(read).await.unwrap().into_end().await.unwrap() else {
+        panic!("no error")
+    };
+    assert_eq!(error.code(), -32602);
+    assert_eq!(error.message(), "no such file");
+    let data = error.data().unwrap();
+    assert_eq!(data.text(), r#"{"uri":"file:///x", "n":1.0}"#);
 }
