@@ -49,6 +49,8 @@ async fn r17_bad_upstreams_neither_delay_nor_hide_the_good_one() {
             "{text}"
         );
     }
+    // Its names are there a moment before its state is.
+    waypost.wait_for("good", "up").await;
     assert_eq!(waypost.admin("/readyz").await.status, 200);
     demo.stop().await;
 }
