@@ -6,13 +6,15 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-/// What is asked, where all of it can be read; a repeated key could mean one thing here and
-/// another at the caller.
+/// What is asked, where all of it can be read and is of a known kind; a repeated key could mean
+/// one thing here and another at the caller, and nobody can declare a kind that is not known.
 pub fn questions(input_requests: &Raw) -> Option<Object> {
+    let known = |request: &Raw| {
+        let method = request.as_object().ok()?.string("method")?;
+        ClientCapabilities::needed_for(&method)
+    };
     let requests = input_requests.as_object().ok()?;
-    let readable = requests
-        .iter()
-        .all(|(_, request)| request.as_object().is_ok());
+    let readable = requests.iter().all(|(_, request)| known(request).is_some());
     readable.then_some(requests)
 }
 
@@ -85,6 +87,22 @@ mod tests {
     fn check(declared: &Value, requests: &Value, missing: Option<&Value>) {
         let declared = ClientCapabilities::new(object(declared));
         assert_eq!(undeclared(&object(requests), &declared).as_ref(), missing);
+    }
+
+    #[test]
+    fn questions_of_no_known_kind_are_not_passed_on() {
+        let known = json!({ "a": { "method": "roots/list" } });
+        assert_eq!(questions(&Raw::from(&known)), Some(object(&known)));
+        for odd in [
+            json!({ "method": "tools/call" }),
+            json!({ "method": "" }),
+            json!({ "method": 1 }),
+            json!({ "params": {} }),
+            json!([]),
+        ] {
+            let requests = json!({ "a": { "method": "roots/list" }, "b": odd });
+            assert_eq!(questions(&Raw::from(&requests)), None, "{requests}");
+        }
     }
 
     #[test]

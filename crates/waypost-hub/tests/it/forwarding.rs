@@ -13,7 +13,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 use waypost_wire::raw::Raw;
 
-use crate::fake::{Fake, call, hub, object, result, upstreams, value};
+use crate::fake::{Fake, call, declaring, hub, object, result, upstreams, value};
 
 fn notification(method: &str, params: &Value) -> Event {
     Event::Notification(Notification {
@@ -195,20 +195,27 @@ async fn a_caller_without_a_name_goes_out_as_waypost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_cannot_be_read_is_not_passed_on() {
-    let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
-    let a = Fake::new("a", json!({ "tools": {} }), &lists, |_| {
-        let text = r#"{"k":{"method":"elicitation/create","method":"roots/list"}}"#;
-        let mut asks = object(&json!({ "resultType": "input_required" }));
-        asks.set("inputRequests", Raw::parse(&text.into()).unwrap());
-        Ok(Reply::End(End::InputRequired(asks)))
-    });
-    let hub = hub(&upstreams(&["a"]), &[&a]).await;
-    let refused = crate::fake::error(hub.call(wanted(None)).await).await;
-    assert_eq!(refused["code"], -32603);
-    assert_eq!(
-        refused["message"],
-        "upstream `a`: its `inputRequests` cannot be read"
-    );
+    for text in [
+        r#"{"k":{"method":"elicitation/create","method":"roots/list"}}"#,
+        r#"{"k":{"method":"roots/list"},"l":{"method":"secrets/read"}}"#,
+        r#"{"k":{"params":{}}}"#,
+    ] {
+        let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+        let a = Fake::new("a", json!({ "tools": {} }), &lists, move |_| {
+            let mut asks = object(&json!({ "resultType": "input_required" }));
+            asks.set("inputRequests", Raw::parse(&text.into()).unwrap());
+            Ok(Reply::End(End::InputRequired(asks)))
+        });
+        let hub = hub(&upstreams(&["a"]), &[&a]).await;
+        let declared = json!({ "elicitation": {}, "roots": {}, "sampling": {} });
+        let refused = declaring(wanted(None), &declared);
+        let refused = crate::fake::error(hub.call(refused).await).await;
+        assert_eq!(refused["code"], -32603);
+        assert_eq!(
+            refused["message"],
+            "upstream `a`: its `inputRequests` cannot be read"
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
