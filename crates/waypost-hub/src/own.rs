@@ -1,7 +1,7 @@
 //! What Waypost says of itself.
 
 use waypost_wire::capability::ClientCapabilities;
-use waypost_wire::meta::{META, RequestMeta, SERVER_INFO, UPSTREAM};
+use waypost_wire::meta::{META, RequestMeta, SERVER_INFO, SUBSCRIPTION_ID, UPSTREAM};
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::version;
@@ -40,6 +40,8 @@ pub fn sign(result: &mut Object, upstream: Option<&str>) {
     // A `_meta` that cannot be read, one with a repeated key among them, is not passed on.
     let meta = result.get(META).and_then(|raw| raw.as_object().ok());
     let mut meta = meta.unwrap_or_default();
+    // No answer to a call belongs to a listen stream of the caller's.
+    meta.remove(SUBSCRIPTION_ID);
     meta.set(SERVER_INFO, INFO.clone());
     if let Some(upstream) = upstream {
         meta.set(UPSTREAM, Raw::string(upstream));

@@ -153,6 +153,7 @@ async fn answers_are_signed_by_the_gateway_and_name_their_upstream() {
         &[("tools/list", json!({ "tools": [{ "name": "x" }] }))],
         |_| {
             Ok(reply(&json!({ "content": [], "_meta": { "k": 1,
+            "io.modelcontextprotocol/subscriptionId": 7,
             "io.modelcontextprotocol/serverInfo": { "name": "secret-internal", "version": "1" } } })))
         },
     );
@@ -169,6 +170,8 @@ async fn answers_are_signed_by_the_gateway_and_name_their_upstream() {
     );
     assert_eq!(answer["_meta"]["dev.waypost/upstream"], "a");
     assert_eq!(answer["_meta"]["k"], 1);
+    let meta = answer["_meta"].as_object().unwrap();
+    assert!(!meta.contains_key("io.modelcontextprotocol/subscriptionId"));
 }
 
 #[tokio::test(start_paused = true)]
