@@ -4,6 +4,7 @@ use std::future::Future;
 
 use futures_util::StreamExt as _;
 use waypost_wire::capability::{ClientCapabilities, TASKS};
+use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -41,7 +42,7 @@ pub(crate) fn handle_of(call: &Call) -> String {
 /// handle back into the answer.
 ///
 /// # Errors
-/// What `send` reports.
+/// What `send` reports; [`CallError::unknown_task`] for one that the upstream does not know.
 pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
     id: &str,
     handle: String,
@@ -54,10 +55,10 @@ pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
     let is_get = call.method == method::TASKS_GET;
     let reply = send(call).await?;
     Ok(match reply {
-        Reply::End(end) => Reply::End(answer(end, &handle, is_get)),
+        Reply::End(end) => Reply::End(answer(end, &handle, is_get)?),
         Reply::Stream(events) => {
             let events = events.map(move |event| match event {
-                Ok(Event::End(end)) => Ok(Event::End(answer(end, &handle, is_get))),
+                Ok(Event::End(end)) => answer(end, &handle, is_get).map(Event::End),
                 other => other,
             });
             Reply::Stream(events.boxed())
@@ -83,8 +84,12 @@ pub(crate) fn wrap_created(
 }
 
 /// The answer to a `tasks/*` call as its caller gets it.
-fn answer(end: End, handle: &str, is_get: bool) -> End {
-    match end {
+fn answer(end: End, handle: &str, is_get: bool) -> Result<End, CallError> {
+    Ok(match end {
+        // Its own words would tell its own id.
+        End::Error(error) if error.code() == code::INVALID_PARAMS => {
+            return Err(CallError::unknown_task());
+        }
         End::Error(error) => End::Error(error),
         // Some servers give the task's own type here; to clients only `complete` is right.
         End::Complete(mut result) | End::Task(mut result) | End::InputRequired(mut result) => {
@@ -97,7 +102,7 @@ fn answer(end: End, handle: &str, is_get: bool) -> End {
             }
             End::Complete(result)
         }
-    }
+    })
 }
 
 /// Ensures `resultType: "complete"` in the final result that a task holds.
@@ -133,7 +138,7 @@ mod tests {
     #[track_caller]
     fn check(from_upstream: &str, to_caller: &str) {
         let end = answer(End::Task(object(from_upstream)), "H", true);
-        let End::Complete(result) = end else {
+        let Ok(End::Complete(result)) = end else {
             panic!("{end:?}")
         };
         assert_eq!(Raw::from(result).text(), to_caller);

@@ -296,12 +296,18 @@ async fn a_handle_names_the_process_that_the_call_was_sent_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_upstreams_own_unknown_task_passes() {
+async fn a_task_that_the_upstream_forgot_is_as_unknown_as_any_other() {
     let world = World::new();
     let handle = handle(&world).await;
-    world.fake.on("tasks/get", [fails(-32602)]);
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let forgot = ErrorObject::new(-32602, "no task `t1`");
+        let act = || Act::End(End::Error(forgot.clone()));
+        world.fake.on(method, [act()]);
+        is_unknown(world.tasks(method, "ann", id(&handle)).await, method);
+    }
+    world.fake.on("tasks/get", [fails(-32603)]);
     let end = world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
-    assert_eq!(error(end), ErrorObject::new(-32602, "unknown task"));
+    assert_eq!(error(end).code(), -32603);
 }
 
 #[tokio::test(start_paused = true)]
