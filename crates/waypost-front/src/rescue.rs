@@ -96,14 +96,13 @@ fn as_unknown(denied: &CallError) -> CallError {
     unknown
 }
 
-/// The HTTP status of a JSON-RPC error that is passed on, by its code.
+/// The HTTP status of a JSON-RPC error that is passed on, by its code. A call that got so far is
+/// well-formed: that a server could not read what it was sent is not its caller's mistake.
 pub(crate) fn status_of(code: i64) -> StatusCode {
     match code {
-        code::PARSE_ERROR
-        | code::INVALID_REQUEST
-        | code::HEADER_MISMATCH
-        | code::MISSING_CAPABILITY
-        | code::UNSUPPORTED_VERSION => StatusCode::BAD_REQUEST,
+        code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION => {
+            StatusCode::BAD_REQUEST
+        }
         code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
     }

@@ -30,8 +30,8 @@ async fn fails_with(
 #[tokio::test]
 async fn an_error_answer_passes_as_it_came_and_its_code_gives_the_status() {
     for (code, status) in [
-        (-32700, 400),
-        (-32600, 400),
+        (-32700, 200),
+        (-32600, 200),
         (-32601, 404),
         (-32602, 200),
         (-32603, 200),
