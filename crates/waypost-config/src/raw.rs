@@ -81,9 +81,9 @@ pub(crate) struct RawKey {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RawFront {
-    /// Names that requests may carry in `Host`, without port, besides the loopback names and the address listened on.
+    /// Names that requests may carry in `Host`, without port, besides the loopback names and the address listened on. On an address beyond loopback every name passes while this is empty.
     pub(crate) allowed_hosts: Vec<String>,
-    /// Web origins whose pages may call, as in `https://app.example`; `http://localhost:*` is for every port.
+    /// Web origins whose pages may call, as in `https://app.example`; `http://app.internal:*` is for every port. Pages of loopback names may call a listener on loopback without being named.
     pub(crate) allowed_origins: Vec<String>,
     /// Refuses `tasks/*` requests without an `Mcp-Name` header, which some clients leave out.
     pub(crate) strict_headers: bool,
