@@ -45,9 +45,12 @@ pub(crate) fn quick() -> tasks::Options {
 }
 
 /// A child that records its input in `file`.
+///
+/// `tee` writes to its standard output first. That is the record here, so that what was answered is
+/// recorded already.
 pub(crate) fn recorded_child(server: &str, file: &std::path::Path) -> String {
     let script = format!(
-        "tee -a '{}' | '{}' demo-server {server} --stdio",
+        "tee -a /dev/fd/3 3>&1 >>'{}' | '{}' demo-server {server} --stdio",
         file.display(),
         program().display()
     );
@@ -105,6 +108,9 @@ impl Stage {
                 assert!(demo.seen().wait_for(|seen| seen.aborted(method) == 1).await);
             }
             Record::Stdio { .. } => {
+                // Not every `tee` writes its standard output first.
+                let recorded = async || !self.sent(method).is_empty();
+                until(&format!("the record of `{method}`"), recorded).await;
                 let id = self.sent(method)[0]["id"].clone();
                 let told = async || {
                     let all = self.sent("notifications/cancelled");
