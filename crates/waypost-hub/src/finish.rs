@@ -7,6 +7,7 @@ use futures_util::StreamExt as _;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
+use waypost_wire::method;
 use waypost_wire::result::ensure_complete;
 
 use crate::asks;
@@ -29,6 +30,8 @@ pub(crate) fn own(mut reply: Reply) -> Reply {
 pub(crate) struct Caller {
     request_id: Arc<str>,
     capabilities: ClientCapabilities,
+    /// Whether it asked how a task is.
+    polls: bool,
 }
 
 impl Caller {
@@ -37,6 +40,7 @@ impl Caller {
         Self {
             request_id: Arc::clone(&call.request_id),
             capabilities: call.meta.capabilities.clone(),
+            polls: call.method == method::TASKS_GET,
         }
     }
 }
@@ -87,8 +91,8 @@ fn modern(error: ErrorObject) -> ErrorObject {
 fn refused(end: &End, member: &Member, caller: &Caller) -> Option<ErrorObject> {
     let result = match end {
         End::InputRequired(result) => result,
-        // The answer to `tasks/get`; it alone is complete and has questions all the same.
-        End::Complete(result) if result.contains("taskId") => result,
+        // It alone is complete and has questions all the same.
+        End::Complete(result) if caller.polls => result,
         End::Complete(_) | End::Task(_) | End::Error(_) => return None,
     };
     let requests = result.get("inputRequests")?;

@@ -183,3 +183,29 @@ async fn r81_the_drafts_code_for_a_missing_capability_is_never_emitted() {
     let answer = error(hub.call(get(&handle)).await).await;
     assert_eq!(answer["code"], json!(-32003));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_about_a_task_asks_nothing_that_cannot_be_declared() {
+    let capabilities = json!({ "tools": {}, "extensions": tasks()["extensions"] });
+    let tools = json!({ "tools": [{ "name": "build" }] });
+    for id in [json!({ "taskId": "t1" }), json!({})] {
+        let lists = [("tools/list", tools.clone())];
+        let ci = Fake::new("ci", capabilities.clone(), &lists, move |call| {
+            let mut asks = match call.method.as_str() {
+                "tools/call" => return Ok(reply(&created())),
+                _ => id.clone(),
+            };
+            asks["status"] = json!("input_required");
+            asks["inputRequests"] = json!({ "q": { "method": "secrets/read" } });
+            Ok(reply(&asks))
+        });
+        let hub = hub(YAML, &[&ci]).await;
+        let build = call("tools/call", &json!({ "name": "ci_build" }));
+        let made = result(hub.call(declaring(build, &tasks())).await).await;
+        let get = call("tasks/get", &json!({ "taskId": made["taskId"] }));
+        let refused = error(hub.call(declaring(get, &tasks())).await).await;
+        assert_eq!(refused["code"], -32603);
+        let text = "upstream `ci`: its `inputRequests` cannot be read";
+        assert_eq!(refused["message"], text);
+    }
+}
