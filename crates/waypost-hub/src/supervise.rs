@@ -131,13 +131,19 @@ impl Supervisor {
         // Whoever waits for the state finds the names there, after a restart too.
         self.hub.rebuild();
         self.hub.save(&member).await;
-        member.status.set(state, error);
+        self.answered(state, error);
+        Ok(follower)
+    }
+
+    /// The server said what it is, be that of use or not.
+    fn answered(&self, state: State, error: Option<&str>) {
+        let upstream = &*self.member.name;
+        self.member.status.set(state, error);
         self.hub.progressed();
         match error {
-            None => tracing::info!(upstream = &*member.name, "connected"),
-            Some(why) => tracing::warn!(upstream = &*member.name, why, "cannot be used"),
+            None => tracing::info!(upstream, "connected"),
+            Some(why) => tracing::warn!(upstream, why, "cannot be used"),
         }
-        Ok(follower)
     }
 
     /// `false` when nothing could be read because the server seems to be gone.
