@@ -92,7 +92,7 @@ impl Filter {
         let mut group = |member: &Arc<Member>| {
             let at = groups.iter().position(|g| Arc::ptr_eq(&g.member, member));
             at.unwrap_or_else(|| {
-                groups.push(Group::new(member));
+                groups.push(Group::new(member, &call.meta.capabilities));
                 groups.len() - 1
             })
         };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::{Instant, timeout, timeout_at};
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::META;
 use waypost_wire::method;
@@ -13,6 +14,7 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::RESULT_TYPE;
 
+use crate::asks;
 use crate::call::Call;
 use crate::forward::usable;
 use crate::member::Member;
@@ -30,6 +32,8 @@ pub(super) struct Group {
     pub(super) member: Arc<Member>,
     pub(super) uris: Vec<(String, String)>,
     pub(super) tasks: Vec<(String, String)>,
+    /// By the listener.
+    declared: ClientCapabilities,
 }
 
 /// A subscription to one upstream, as far as the upstream acknowledged it.
@@ -41,11 +45,12 @@ pub(super) struct Source {
 }
 
 impl Group {
-    pub(super) fn new(member: &Arc<Member>) -> Self {
+    pub(super) fn new(member: &Arc<Member>, declared: &ClientCapabilities) -> Self {
         Self {
             member: Arc::clone(member),
             uris: Vec::new(),
             tasks: Vec::new(),
+            declared: declared.clone(),
         }
     }
 
@@ -125,7 +130,21 @@ impl Group {
             None if member == "uri" => {}
             None => return None,
         }
+        self.take_out_undeclared(&mut notification.params);
         Some(notification)
+    }
+
+    /// A listener that could not answer a task's question learns that there is one from the
+    /// status; `tasks/get` tells it what to declare.
+    fn take_out_undeclared(&self, params: &mut Object) {
+        let Some(requests) = params.get("inputRequests") else {
+            return;
+        };
+        let questions = asks::questions(requests);
+        let fine = questions.is_some_and(|q| asks::undeclared(&q, &self.declared).is_none());
+        if !fine {
+            params.remove("inputRequests");
+        }
     }
 }
 
@@ -213,5 +232,55 @@ fn updated(uri: &str) -> Notification {
     Notification {
         method: method::RESOURCE_UPDATED.to_owned(),
         params,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::error::{CallError, Kind};
+    use crate::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Upstream for Nobody {
+        fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+            Box::pin(async { Ok(Discovery::Legacy) })
+        }
+        fn call(&self, _: Call) -> CallFuture<'_> {
+            let error = CallError::new(Kind::Unavailable, crate::error::Origin::Gateway);
+            Box::pin(async { Err(error) })
+        }
+    }
+
+    fn object(value: &Value) -> Object {
+        Raw::from(value).as_object().unwrap()
+    }
+
+    #[track_caller]
+    fn check(declared: &Value, questions_pass: bool) {
+        let yaml = "upstreams: { a: { url: 'http://127.0.0.1:9' } }";
+        let config = waypost_config::parse_str(yaml).unwrap().config;
+        let member = Member::new(config.upstreams[0].clone(), Arc::new(Nobody));
+        let declared = ClientCapabilities::new(object(declared));
+        let mut group = Group::new(&Arc::new(member), &declared);
+        group.tasks.push(("t1".to_owned(), "a~handle".to_owned()));
+        let said = Notification {
+            method: method::TASK_STATUS.to_owned(),
+            params: object(&json!({ "taskId": "t1", "status": "input_required",
+                "inputRequests": { "k": { "method": "elicitation/create" } } })),
+        };
+        let told = group.renamed(said).unwrap();
+        assert_eq!(told.params.string("taskId").as_deref(), Some("a~handle"));
+        assert_eq!(told.params.contains("inputRequests"), questions_pass);
+    }
+
+    #[test]
+    fn a_listener_is_not_asked_what_it_did_not_declare() {
+        check(&json!({ "elicitation": {} }), true);
+        check(&json!({}), false);
     }
 }
