@@ -134,6 +134,39 @@ fn a_wrong_configuration_is_told_with_place_and_hint_and_exits_78() {
 }
 
 #[test]
+fn nothing_to_serve_is_an_error_that_says_where_a_file_is_looked_for() {
+    let empty = TempDir::new().unwrap();
+    for command in ["check", "serve"] {
+        let mut program = program();
+        program.arg(command).current_dir(&empty);
+        let output = program.env("HOME", empty.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(78), "{command}");
+        let said = text(&output.stderr);
+        assert!(said.contains("no configuration file was found"), "{said}");
+        assert!(said.contains("hint: write `./waypost.yaml`"), "{said}");
+    }
+    let left = fs::read_dir(empty.path()).unwrap().count();
+    assert_eq!(left, 0, "nothing is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_that_closes_drains_too() {
+    let demo = demo_tasks(ANY_PORT, tasks::Options::default())
+        .await
+        .unwrap();
+    let folder = TempDir::new().unwrap();
+    let yaml = format!("upstreams: {{ demo: {{ url: '{}' }} }}", demo.url);
+    let config = file(&folder, &yaml);
+    let code = tokio::task::spawn_blocking(move || {
+        let served = Served::start(&config);
+        served.signal("HUP");
+        served.code()
+    });
+    assert_eq!(code.await.unwrap(), Some(0));
+    demo.stop().await;
+}
+
+#[test]
 fn an_address_in_use_is_a_clear_error_and_exits_1() {
     let taken = std::net::TcpListener::bind(ANY_PORT).unwrap();
     let address = taken.local_addr().unwrap().to_string();
