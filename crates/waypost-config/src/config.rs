@@ -80,6 +80,23 @@ pub struct Front {
     pub strict_headers: bool,
     /// Time between comments on open streams; zero is off.
     pub keep_alive: Duration,
+    /// Which clients are served; at least one of the two.
+    pub eras: Eras,
+    /// Whether clients of the session era get no session id.
+    pub stateless: bool,
+    /// Unused for so long, a client's session gives up what it holds; its id stays good.
+    pub session_idle: Duration,
+    /// Time in which a new session must be confirmed by its client.
+    pub session_handshake: Duration,
+}
+
+/// Which eras of the protocol clients may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eras {
+    /// Stateless: 2026-07-28 and later.
+    pub modern: bool,
+    /// Sessions: 2025-11-25 and earlier.
+    pub legacy: bool,
 }
 
 /// Bounds on size and number.
@@ -99,6 +116,8 @@ pub struct Limits {
     pub listener_queue: usize,
     /// Open client connections.
     pub connections: usize,
+    /// Client sessions that hold something at once.
+    pub sessions: usize,
 }
 
 /// How tools and prompts are named towards clients.
@@ -207,6 +226,16 @@ pub struct Upstream {
     pub aliases: Vec<String>,
     /// Rules for single tools.
     pub tools: ToolRules,
+    /// Which protocol it is spoken to in.
+    pub era: UpstreamEra,
+    /// Who shares a session or process of it; `None` leaves it to the era.
+    pub isolation: Option<Isolation>,
+    /// What a session that several callers share declares beside elicitation.
+    pub declare: Vec<Declared>,
+    /// Unused for so long, a session or process that belongs to one caller is ended.
+    pub idle_timeout: Duration,
+    /// Sessions or processes of it at once.
+    pub max_sessions: usize,
     /// What `${...}` put into its settings from the environment and from files, wherever it stands
     /// in them: not to be shown. Defaults and variables such as HOME are not among them.
     pub secrets: Vec<Secret>,
@@ -251,6 +280,43 @@ pub enum Reach {
         /// Its working directory, already joined to the configuration file's folder.
         cwd: Option<PathBuf>,
     },
+}
+
+/// Which protocol an upstream is spoken to in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum UpstreamEra {
+    /// What the server turns out to speak.
+    #[default]
+    Auto,
+    /// Stateless requests: 2026-07-28.
+    Modern,
+    /// Sessions opened by `initialize`: 2025-11-25 and earlier.
+    Legacy,
+    /// Sessions over HTTP+SSE, the transport of 2024-11-05.
+    Sse,
+}
+
+/// Who shares one session with an upstream, or one process of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// Everybody.
+    Shared,
+    /// All calls of one client session; a client without sessions, all calls of one caller.
+    Session,
+    /// All calls of one caller.
+    Principal,
+}
+
+/// A client capability that a shared session may declare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Declared {
+    /// The server may ask for a model's answer.
+    Sampling,
+    /// The server may ask for the client's folders; some take them for what they may touch.
+    Roots,
 }
 
 /// What becomes of an upstream's tasks.

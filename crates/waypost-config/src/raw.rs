@@ -89,6 +89,24 @@ pub(crate) struct RawFront {
     pub(crate) strict_headers: bool,
     /// How often an open stream gets a comment so that proxies keep it; `0` turns it off.
     pub(crate) keep_alive: DurationText,
+    /// Which clients are served: `modern` are those of 2026-07-28, `legacy` those that open a session with `initialize`, 2025-11-25 and earlier.
+    pub(crate) eras: Vec<EraName>,
+    /// Gives clients that open a session no session id: every request stands alone, and nothing can be asked of the client outside of a call.
+    pub(crate) stateless: bool,
+    /// How long a client's session may be unused until what it holds is freed; the client notices nothing, its next request takes it up again.
+    pub(crate) session_idle: DurationText,
+    /// How long a client may take from `initialize` to `notifications/initialized`.
+    pub(crate) session_handshake: DurationText,
+}
+
+/// An era of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EraName {
+    /// Stateless: 2026-07-28 and later.
+    Modern,
+    /// Sessions: 2025-11-25 and earlier.
+    Legacy,
 }
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -108,6 +126,8 @@ pub(crate) struct RawLimits {
     pub(crate) listener_queue: usize,
     /// Open client connections.
     pub(crate) connections: usize,
+    /// Client sessions that hold something at once; beyond it a new one is told to come back.
+    pub(crate) sessions: usize,
 }
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -204,6 +224,10 @@ impl Default for RawFront {
             allowed_origins: Vec::new(),
             strict_headers: false,
             keep_alive: time("15s"),
+            eras: vec![EraName::Modern, EraName::Legacy],
+            stateless: false,
+            session_idle: time("30m"),
+            session_handshake: time("30s"),
         }
     }
 }
@@ -218,6 +242,7 @@ impl Default for RawLimits {
             parked: 1000,
             listener_queue: 256,
             connections: 10_000,
+            sessions: 10_000,
         }
     }
 }

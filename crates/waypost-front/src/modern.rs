@@ -50,6 +50,7 @@ pub(crate) async fn answer(
         meta,
         principal: asker.principal,
         view: asker.view,
+        session: None,
         headers,
     };
     match Events::of(parts.calls.clone(), call).await {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
 use waypost_wire::id::Id;
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::object::Object;
@@ -56,6 +57,35 @@ impl View {
     }
 }
 
+/// A client's lasting connection, for servers that keep something for each: what they keep for
+/// one must not reach another.
+#[derive(Clone, Debug)]
+pub struct Session {
+    id: Arc<str>,
+    released: CancellationToken,
+}
+
+impl Session {
+    /// The session with this id, which no other has, until `released` fires.
+    pub fn new(id: &str, released: CancellationToken) -> Self {
+        Self {
+            id: id.into(),
+            released,
+        }
+    }
+
+    /// Tells it from all others; not to be shown to anybody.
+    pub fn id(&self) -> &Arc<str> {
+        &self.id
+    }
+
+    /// Fires when what is kept for it is to be freed: the client ended it or has been silent for
+    /// long. The same session may come again after that, with a new signal.
+    pub fn released(&self) -> &CancellationToken {
+        &self.released
+    }
+}
+
 /// HTTP headers of the request that routing and validation look at, values as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallHeaders {
@@ -83,6 +113,8 @@ pub struct Call {
     pub principal: Principal,
     /// Which endpoint it came in on; what that does not show is unknown to the call.
     pub view: View,
+    /// The client's session, where it has one.
+    pub session: Option<Session>,
     /// Empty where the client's transport has none.
     pub headers: CallHeaders,
 }
@@ -98,6 +130,7 @@ impl Call {
             meta: crate::own::meta(),
             principal: Principal::new("waypost"),
             view: View::All,
+            session: None,
             headers: CallHeaders::default(),
         }
     }

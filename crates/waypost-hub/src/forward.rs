@@ -119,7 +119,6 @@ pub(crate) fn usable(member: &Member) -> Result<(), CallError> {
     };
     match member.status.state() {
         State::Disabled => refuse("disabled"),
-        State::Legacy => refuse("speaks only protocol versions before 2026-07-28"),
         // The others may have come back since they were last looked at.
         State::Starting | State::Up | State::Degraded | State::AuthRequired | State::Down => Ok(()),
     }

@@ -12,7 +12,6 @@ use crate::call::Call;
 use crate::error::{CallError, Kind};
 use crate::hub::Hub;
 use crate::member::Member;
-use crate::registry::Era;
 use crate::reply::{End, Event, Reply};
 
 /// Sends `call` by `send`; should the upstream refuse our headers (`-32020`) or our version
@@ -47,10 +46,6 @@ where
         "refused our headers or version, looking at it anew"
     );
     look_anew(hub, member).await;
-    if member.learned().is_some_and(|l| l.era == Era::Legacy) {
-        let error = CallError::upstream(Kind::Unavailable, &member.name);
-        return Err(error.detail("speaks only protocol versions before 2026-07-28"));
-    }
     match send(*again).await? {
         Reply::End(End::Error(error)) if concerns_us(error.code()) => {
             Err(refused(member, error.code()))

@@ -15,6 +15,8 @@ pub enum Purpose {
     ToolTag,
     /// Request states (`wp1.`).
     State,
+    /// Session ids of clients.
+    Session,
 }
 
 impl Purpose {
@@ -23,6 +25,7 @@ impl Purpose {
             Self::Handle => b"waypost handle v1",
             Self::ToolTag => b"waypost tool tag v1",
             Self::State => b"waypost request state v1",
+            Self::Session => b"waypost session v1",
         }
     }
 }

@@ -11,7 +11,7 @@ use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
 
 use crate::limit::Limit;
-use crate::registry::{Era, Learned};
+use crate::registry::Learned;
 use crate::status::{State, Status};
 use crate::upstream::Upstream;
 
@@ -96,14 +96,6 @@ impl Member {
             .as_ref()
             .is_some_and(|learned| learned.has_tasks())
             || assumed()
-    }
-
-    /// Whether it is known to speak the modern protocol.
-    pub(crate) fn is_modern(&self) -> bool {
-        self.learned
-            .load()
-            .as_ref()
-            .is_some_and(|learned| learned.era == Era::Modern)
     }
 
     /// Whether the file lets this tool be listed and called; `name` is the original one.

@@ -10,25 +10,6 @@ use waypost_wire::raw::Raw;
 use crate::catalog::entry::Kind;
 use crate::upstream::Facts;
 
-/// Which protocol a server speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Era {
-    /// The stateless protocol: 2026-07-28 and later.
-    Modern,
-    /// Sessions, opened by `initialize`: 2025-11-25 and earlier.
-    Legacy,
-}
-
-impl Era {
-    /// The word in the store, status and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Modern => "modern",
-            Self::Legacy => "legacy",
-        }
-    }
-}
-
 /// Who may share a cached answer (specification: caching).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -97,8 +78,6 @@ pub struct Learned {
     pub upstream: String,
     /// The configuration it was learned under; another one discards it.
     pub fingerprint: String,
-    /// A property of the server; asked for again when it stops fitting.
-    pub era: Era,
     /// What the server says of itself.
     pub facts: Facts,
     /// What it offers, under its own names.

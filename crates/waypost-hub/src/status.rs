@@ -20,8 +20,6 @@ pub enum State {
     Degraded,
     /// It wants credentials that Waypost does not have.
     AuthRequired,
-    /// It speaks only the session era, which is not bridged yet.
-    Legacy,
     /// It cannot be reached.
     Down,
 }
@@ -35,7 +33,6 @@ impl State {
             Self::Up => "up",
             Self::Degraded => "degraded",
             Self::AuthRequired => "auth_required",
-            Self::Legacy => "legacy",
             Self::Down => "down",
         }
     }

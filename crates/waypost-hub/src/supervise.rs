@@ -15,16 +15,12 @@ use crate::follow::{Follower, Heard};
 use crate::hub::Hub;
 use crate::member::Member;
 use crate::refresh;
-use crate::registry::{Catalogue, Era, Learned, now_ms};
+use crate::registry::{Catalogue, Learned, now_ms};
 use crate::status::State;
-use crate::upstream::{Discovery, Facts};
+use crate::upstream::Facts;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
 const BACKOFF_MOST: Duration = Duration::from_secs(10);
-
-/// An upstream that speaks only the old protocol is asked again this often; somebody may
-/// upgrade it.
-const LEGACY_AGAIN: Duration = Duration::from_secs(60);
 
 /// Up for so long, an upstream has proven itself: the next failure starts a new backoff.
 const HEALTHY_AFTER: Duration = Duration::from_secs(30);
@@ -74,15 +70,11 @@ impl Supervisor {
         loop {
             let since = Instant::now();
             match self.connect().await {
-                Ok(Some(follower)) => {
+                Ok(follower) => {
                     self.attend(follower).await;
                     if since.elapsed() >= HEALTHY_AFTER {
                         self.failures = 0;
                     }
-                }
-                Ok(None) => {
-                    self.failures = 0;
-                    self.pause(LEGACY_AGAIN).await;
                 }
                 Err(error) => {
                     self.report(&error);
@@ -96,58 +88,37 @@ impl Supervisor {
         }
     }
 
-    /// Asks the server what it is and reads its lists. `None` for one of the session era.
-    async fn connect(&mut self) -> Result<Option<Follower>, CallError> {
+    /// Asks the server what it is and reads its lists.
+    async fn connect(&mut self) -> Result<Follower, CallError> {
         let member = Arc::clone(&self.member);
         // This is the look that was asked for until now.
         let _asked = member.wake.notified().now_or_never();
         let budget = member.settings.startup_timeout;
         let late = |_| {
             CallError::upstream(ErrorKind::Timeout, &member.name).detail(format!(
-                "did not answer `server/discover` within {} s",
+                "did not say what it is within {} s",
                 budget.as_secs()
             ))
         };
-        let discovery = timeout(budget, member.upstream.discover())
+        let known = member.learned();
+        let known = known.as_ref().map(|learned| &*learned.facts.protocol);
+        let facts = timeout(budget, member.upstream.discover(known))
             .await
             .map_err(late)??;
-        let (follower, state, error) = match discovery {
-            Discovery::Modern(facts) => {
-                let mut follower = Follower::new(&member, &facts);
-                follower.settle(FOLLOWED_WITHIN).await;
-                self.learn_modern(facts, &Kind::ALL).await;
-                (Some(follower), State::Up, None)
-            }
-            // What is known outlives a proxy that has lost its route.
-            Discovery::Unrecognised(why) if member.is_modern() => {
-                return Err(CallError::upstream(ErrorKind::BadUpstream, &member.name).detail(why));
-            }
-            Discovery::Legacy | Discovery::Unrecognised(_) => {
-                let text = "speaks only protocol versions before 2026-07-28";
-                self.learn(Era::Legacy, &Facts::default(), &Catalogue::default(), None);
-                (None, State::Legacy, Some(text))
-            }
-        };
+        let mut follower = Follower::new(&member, &facts);
+        follower.settle(FOLLOWED_WITHIN).await;
+        self.learn_lists(facts, &Kind::ALL).await;
         // Whoever waits for the state finds the names there, after a restart too.
         self.hub.rebuild();
         self.hub.save(&member).await;
-        self.answered(state, error);
+        member.status.set(State::Up, None);
+        self.hub.progressed();
+        tracing::info!(upstream = &*member.name, "connected");
         Ok(follower)
     }
 
-    /// The server said what it is, be that of use or not.
-    fn answered(&self, state: State, error: Option<&str>) {
-        let upstream = &*self.member.name;
-        self.member.status.set(state, error);
-        self.hub.progressed();
-        match error {
-            None => tracing::info!(upstream, "connected"),
-            Some(why) => tracing::warn!(upstream, why, "cannot be used"),
-        }
-    }
-
     /// `false` when nothing could be read because the server seems to be gone.
-    async fn learn_modern(&self, facts: Facts, kinds: &[Kind]) -> bool {
+    async fn learn_lists(&self, facts: Facts, kinds: &[Kind]) -> bool {
         let before = self
             .member
             .learned()
@@ -155,16 +126,15 @@ impl Supervisor {
             .unwrap_or_default();
         let read = refresh::lists(&self.member, &facts, kinds, before).await;
         let failed = read.failed.map(|e| e.to_string());
-        self.learn(Era::Modern, &facts, &read.catalogue, failed.as_deref());
+        self.learn(&facts, &read.catalogue, failed.as_deref());
         !read.outage
     }
 
-    fn learn(&self, era: Era, facts: &Facts, catalogue: &Catalogue, last_error: Option<&str>) {
+    fn learn(&self, facts: &Facts, catalogue: &Catalogue, last_error: Option<&str>) {
         self.member.update(|known| {
             Some(Learned {
                 upstream: self.member.name.to_string(),
                 fingerprint: self.member.settings.fingerprint.clone(),
-                era,
                 facts: facts.clone(),
                 catalogue: catalogue.clone(),
                 // Calls learn these meanwhile.
@@ -225,7 +195,7 @@ impl Supervisor {
         let Some(learned) = self.member.learned() else {
             return true;
         };
-        let works = self.learn_modern(learned.facts.clone(), kinds).await;
+        let works = self.learn_lists(learned.facts.clone(), kinds).await;
         let now = self.member.learned();
         if now.is_some_and(|now| !now.catalogue.same(&learned.catalogue)) {
             self.hub.rebuild();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use crate::call::Call;
+use crate::call::{Call, Principal, Session};
 use crate::error::CallError;
 use crate::reply::Reply;
 
@@ -18,23 +18,13 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// What a call becomes.
 pub type CallFuture<'a> = BoxFuture<'a, Result<Reply, CallError>>;
 
-/// What `server/discover` taught.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Discovery {
-    /// The server speaks the stateless protocol.
-    Modern(Facts),
-    /// The server speaks only the session era, and says so.
-    Legacy,
-    /// What came, or did not come, is nothing that a server of the stateless protocol does: one
-    /// of which nothing is known is taken for one of the session era. It is also what a proxy
-    /// without a route does, so a server that is known to be modern has only failed. In our words.
-    Unrecognised(String),
-}
-
-/// A modern server's own description.
+/// A server's own description.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// `supportedVersions`, as listed.
+    /// The protocol version that is spoken with it; for the status, and for its connection to
+    /// begin with the next time.
+    pub protocol: String,
+    /// The versions it lists.
     pub versions: Vec<String>,
     /// With `extensions` inside, verbatim.
     pub capabilities: Object,
@@ -59,16 +49,20 @@ impl Facts {
 ///
 /// `hub` owns this trait and knows no implementation of it.
 pub trait Upstream: Send + Sync + fmt::Debug {
-    /// Connects where needed and asks the server what it is. Always asks; keeps nothing.
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>>;
+    /// Connects where needed and asks the server what it is. Always asks. `known` is the protocol
+    /// version that was spoken with it when it was last understood, perhaps by another process:
+    /// what a server of that version never does says then that it failed, not that it changed.
+    fn discover<'a>(&'a self, known: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>>;
 
     /// Sends the call as it is: names, ids and `_meta` are already the server's.
     ///
     /// Dropping the future or the reply's stream cancels the call at the server.
     fn call(&self, call: Call) -> CallFuture<'_>;
 
-    /// Which process or session answers now, for servers whose tasks die with it (stdio).
-    fn instance(&self) -> Option<Arc<str>> {
+    /// Which process or session answers calls of this caller now, for servers whose tasks die
+    /// with it.
+    fn instance(&self, principal: &Principal, session: Option<&Session>) -> Option<Arc<str>> {
+        let _ = (principal, session);
         None
     }
 

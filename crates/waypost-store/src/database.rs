@@ -80,13 +80,13 @@ impl Database {
         let mut tx = self.pool.begin_with(sqlite::BEGIN).await?;
         delete(&mut tx, &learned.upstream).await?;
         sqlx::query(
-            "INSERT INTO upstreams (name, fingerprint, era, versions, capabilities, server_info,
+            "INSERT INTO upstreams (name, fingerprint, protocol, versions, capabilities, server_info,
                 instructions, task_only, learned_at, last_error, claims)
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(&learned.upstream)
         .bind(&learned.fingerprint)
-        .bind(learned.era.as_str())
+        .bind(&learned.facts.protocol)
         .bind(Raw::from_serialize(&facts.versions).text())
         .bind(capabilities.text())
         .bind(facts.server_info.as_ref().map(Raw::text))

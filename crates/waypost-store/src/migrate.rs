@@ -38,6 +38,12 @@ const STEPS: &[Step] = &[
     ],
     // Names that an upstream keeps against one before it in the file.
     &["ALTER TABLE upstreams ADD COLUMN claims TEXT NOT NULL DEFAULT '[]'"],
+    // The version spoken says more than its era. Of the session era nothing had been learned.
+    &[
+        "DELETE FROM upstreams WHERE era <> 'modern'",
+        "ALTER TABLE upstreams ADD COLUMN protocol TEXT NOT NULL DEFAULT '2026-07-28'",
+        "ALTER TABLE upstreams DROP COLUMN era",
+    ],
 ];
 
 /// Brings the tables up to date.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use sqlx::Row as _;
 use sqlx::any::AnyRow;
-use waypost_hub::registry::{Catalogue, Era, Learned, Listing, Scope};
+use waypost_hub::registry::{Catalogue, Learned, Listing, Scope};
 use waypost_hub::upstream::Facts;
 use waypost_wire::error::Malformed;
 use waypost_wire::object::Object;
@@ -28,12 +28,8 @@ pub(crate) enum BadRow {
 
 /// Everything learned, without the lists.
 pub(crate) fn read(row: &AnyRow) -> Result<Learned, BadRow> {
-    let era = match row.try_get::<String, _>("era")?.as_str() {
-        "modern" => Era::Modern,
-        "legacy" => Era::Legacy,
-        _ => return Err(BadRow::Value { column: "era" }),
-    };
     let facts = Facts {
+        protocol: row.try_get("protocol")?,
         versions: decode(row, "versions")?,
         capabilities: object(row, "capabilities")?,
         server_info: match row.try_get("server_info")? {
@@ -45,7 +41,6 @@ pub(crate) fn read(row: &AnyRow) -> Result<Learned, BadRow> {
     Ok(Learned {
         upstream: row.try_get("name")?,
         fingerprint: row.try_get("fingerprint")?,
-        era,
         facts,
         catalogue: Catalogue::default(),
         task_only: decode::<BTreeSet<String>>(row, "task_only")?,

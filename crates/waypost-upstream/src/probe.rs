@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use waypost_hub::call::Call;
-use waypost_hub::error::CallError;
+use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::{End, Reply};
-use waypost_hub::upstream::{Discovery, Facts};
+use waypost_hub::upstream::Facts;
 use waypost_wire::code;
 use waypost_wire::error::{ErrorObject, Malformed};
 use waypost_wire::meta;
@@ -25,6 +25,36 @@ use crate::fault::Fault;
 pub(crate) struct Answered {
     pub(crate) status: Option<StatusCode>,
     pub(crate) reply: Reply,
+}
+
+/// What `server/discover` taught.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Discovery {
+    /// The server speaks the stateless protocol.
+    Modern(Facts),
+    /// The server speaks only the session era, and says so.
+    Legacy,
+    /// What came, or did not come, is nothing that a server of the stateless protocol does: one
+    /// of which nothing is known is taken for one of the session era. It is also what a proxy
+    /// without a route does, so a server that is known to be modern has only failed. In our words.
+    Unrecognised(String),
+}
+
+impl Discovery {
+    /// What the server says of itself, where it is modern.
+    ///
+    /// # Errors
+    /// [`Kind::BadUpstream`] for one that is not, or of which that is not certain.
+    pub(crate) fn modern(self, upstream: &Arc<str>) -> Result<Facts, CallError> {
+        let fail = |why| CallError::upstream(Kind::BadUpstream, upstream).detail(why);
+        match self {
+            Self::Modern(facts) => Ok(facts),
+            Self::Legacy => Err(fail(
+                "speaks only protocol versions before 2026-07-28".to_owned(),
+            )),
+            Self::Unrecognised(why) => Err(fail(why)),
+        }
+    }
 }
 
 /// What one answer to the probe means.
@@ -101,6 +131,7 @@ fn described(result: &Object) -> Result<Discovery, Malformed> {
         None => Ok(Object::new()),
     };
     Ok(Discovery::Modern(Facts {
+        protocol: version::MODERN.to_owned(),
         versions,
         capabilities: object("capabilities")?,
         server_info: object(meta::META)?.get(meta::SERVER_INFO).cloned(),

@@ -21,6 +21,15 @@ pub fn is_legacy(version: &str) -> bool {
     LEGACY_VERSIONS.contains(&version)
 }
 
+/// The word for the era of a version: `modern` or `legacy`; a later version is modern.
+pub fn era(version: &str) -> &'static str {
+    if is_legacy(version) {
+        "legacy"
+    } else {
+        "modern"
+    }
+}
+
 /// The version, without an allocation for a known one.
 pub fn interned(version: &str) -> Cow<'static, str> {
     let mut known = MODERN_VERSIONS.iter().chain(LEGACY_VERSIONS);

@@ -12,7 +12,7 @@ use waypost_hub::keys::Keys;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
 use waypost_hub::store::Store;
-use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_store::{Database, keys};
 use waypost_upstream::Fault;
 use waypost_upstream::guard::Guard;
@@ -122,7 +122,7 @@ impl Unusable {
 }
 
 impl Upstream for Unusable {
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
         Box::pin(std::future::ready(Err(self.error())))
     }
 

@@ -15,6 +15,7 @@ use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
 use waypost_hub::store::{Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
+use waypost_wire::version;
 
 use crate::assemble;
 use crate::exit::Fatal;
@@ -107,7 +108,11 @@ fn upstream(member: &Member) -> [String; 6] {
                 some => some,
             };
             let tasks = if member.has_tasks() { "yes" } else { "no" };
-            (learned.era.as_str().to_owned(), versions, tasks.to_owned())
+            (
+                version::era(&learned.facts.protocol).to_owned(),
+                versions,
+                tasks.to_owned(),
+            )
         },
     );
     [

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::{ExposedExtension, Front, Limits, Log, Naming, State, TaskTimes};
+use crate::config::{Eras, ExposedExtension, Front, Limits, Log, Naming, State, TaskTimes};
 use crate::path::KeyPath;
 use crate::problem::Report;
-use crate::raw::{RawExtensions, RawFront, RawLimits, RawLog, RawNaming, RawState, RawTasks};
+use crate::raw::{
+    EraName, RawExtensions, RawFront, RawLimits, RawLog, RawNaming, RawState, RawTasks,
+};
 use crate::units::{self, DurationText, SizeText, Wrong};
 
 /// A duration that may not be zero.
@@ -70,6 +72,21 @@ pub(super) fn front(raw: RawFront, at: &KeyPath, report: &mut Report<'_>) -> Fro
         allowed_origins: each(raw.allowed_origins, "allowed_origins", report, origin),
         strict_headers: raw.strict_headers,
         keep_alive: duration_or_zero(&raw.keep_alive, &at.key("keep_alive"), report),
+        eras: eras(&raw.eras, &at.key("eras"), report),
+        stateless: raw.stateless,
+        session_idle: duration(&raw.session_idle, &at.key("session_idle"), report),
+        session_handshake: duration(&raw.session_handshake, &at.key("session_handshake"), report),
+    }
+}
+
+fn eras(names: &[EraName], at: &KeyPath, report: &mut Report<'_>) -> Eras {
+    if names.is_empty() {
+        let hint = "write `[modern]`, `[legacy]`, or leave it out for both";
+        report.error_hint(at, "no client could be served", hint);
+    }
+    Eras {
+        modern: names.contains(&EraName::Modern),
+        legacy: names.contains(&EraName::Legacy),
     }
 }
 
@@ -131,6 +148,7 @@ pub(super) fn limits(raw: &RawLimits, at: &KeyPath, report: &mut Report<'_>) -> 
             &at.key("connections"),
             report,
         ),
+        sessions: between(raw.sessions, 1, 1_000_000, &at.key("sessions"), report),
     }
 }
 

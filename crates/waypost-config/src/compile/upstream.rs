@@ -7,7 +7,7 @@ use std::time::Duration;
 use globset::Glob;
 
 use super::{names, reach, settings};
-use crate::config::{Reach, ToolRules, Upstream};
+use crate::config::{Reach, ToolRules, Upstream, UpstreamEra};
 use crate::path::KeyPath;
 use crate::problem::Report;
 use crate::raw::{Ordered, RawMcpServer, RawServer, RawTools, RawUpstream};
@@ -28,9 +28,12 @@ pub(super) fn all(
             one(&name, raw.server, timeout, folder, report, &at).map(|upstream| (at, upstream)),
         );
     }
-    for (name, raw) in foreign.0 {
+    for (name, mut raw) in foreign.0 {
         let at = KeyPath::default().key("mcpServers").key(&name);
         transport(&raw, &at, report);
+        if raw.server.era == UpstreamEra::Auto && is_sse(&raw) {
+            raw.server.era = UpstreamEra::Sse;
+        }
         let timeout = foreign_timeout(raw.timeout.as_ref(), &at.key("timeout"), report);
         found.extend(
             one(&name, raw.server, timeout, folder, report, &at).map(|upstream| (at, upstream)),
@@ -85,6 +88,14 @@ fn one(
     extensions(&raw.assume_extensions, &at.key("assume_extensions"), report);
     let tools = tools(&raw.tools, timeout_ceiling, &at.key("tools"), report);
     let (tasks, required, disabled) = (raw.tasks, raw.required, raw.disabled);
+    let (era, isolation, declare) = (raw.era, raw.isolation, raw.declare.clone());
+    if era == UpstreamEra::Sse && raw.command.is_some() {
+        let hint = "leave `era` out, or write `legacy`";
+        report.error_hint(&at.key("era"), "`sse` is for servers with a `url`", hint);
+    }
+    let idle_timeout = settings::duration(&raw.idle_timeout, &at.key("idle_timeout"), report);
+    let most = &at.key("max_sessions");
+    let max_sessions = settings::between(raw.max_sessions, 1, 1_000_000, most, report);
     let (assume_extensions, aliases) = (raw.assume_extensions.clone(), raw.aliases.clone());
     let reach = reach::reach(raw, folder, at, report)?;
     let default_startup = match reach {
@@ -109,6 +120,11 @@ fn one(
         max_in_flight,
         aliases,
         tools,
+        era,
+        isolation,
+        declare,
+        idle_timeout,
+        max_sessions,
         secrets: report.inserted(at),
     })
 }
@@ -170,15 +186,10 @@ fn transport(raw: &RawMcpServer, at: &KeyPath, report: &mut Report<'_>) {
         let (wanted, present) = match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
             "stdio" => ("command", raw.server.command.is_some()),
             "http" | "streamablehttp" => ("url", raw.server.url.is_some()),
-            "sse" => {
-                let hint =
-                    "use the server's Streamable HTTP address with `type: http`, if it has one";
-                report.error_hint(&at, "the HTTP+SSE transport is not supported yet", hint);
-                continue;
-            }
+            "sse" => ("url", raw.server.url.is_some()),
             _ => {
                 let what = format!("not a transport: {}", report.show(&at, value));
-                report.error_hint(&at, what, "write `stdio` or `http`");
+                report.error_hint(&at, what, "write `stdio`, `http` or `sse`");
                 continue;
             }
         };
@@ -187,6 +198,13 @@ fn transport(raw: &RawMcpServer, at: &KeyPath, report: &mut Report<'_>) {
             report.error_hint(&at, what, format!("give `{wanted}`, or leave out `{key}`"));
         }
     }
+}
+
+fn is_sse(raw: &RawMcpServer) -> bool {
+    let said = [&raw.kind, &raw.transport];
+    said.into_iter()
+        .flatten()
+        .any(|text| text.eq_ignore_ascii_case("sse"))
 }
 
 /// The `timeout` of a client's file: milliseconds.

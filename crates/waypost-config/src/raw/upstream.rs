@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Ordered, time};
-use crate::config::TaskPolicy;
+use crate::config::{Declared, Isolation, TaskPolicy, UpstreamEra};
 use crate::secret::Secret;
 use crate::units::{DurationText, MillisText};
 
@@ -21,7 +21,7 @@ pub(crate) struct RawUpstream {
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RawMcpServer {
-    /// `stdio`, `http`, `streamable-http`; told from `command` and `url` when absent.
+    /// `stdio`, `http`, `streamable-http`, `sse`; told from `command` and `url` when absent.
     #[serde(rename = "type")]
     pub(crate) kind: Option<String>,
     /// Another name for `type`.
@@ -74,6 +74,16 @@ pub(crate) struct RawServer {
     pub(crate) aliases: Vec<String>,
     /// Rules for single tools.
     pub(crate) tools: RawTools,
+    /// Which protocol the server is spoken to in: `modern` is 2026-07-28, `legacy` sessions opened by `initialize`, `sse` the same over the HTTP+SSE transport of 2024-11-05. `auto` asks the server.
+    pub(crate) era: UpstreamEra,
+    /// Who shares one session with the server, or one process of it: `shared` is everybody, `session` one client session, `principal` one caller. When absent, everybody shares a modern server, and one of the session era is kept apart: by client session, or by caller where clients have no sessions. Each session of a local server costs a process.
+    pub(crate) isolation: Option<Isolation>,
+    /// What a session that several callers share declares to the server besides elicitation.
+    pub(crate) declare: Vec<Declared>,
+    /// How long a session or process that belongs to one caller may be unused until it is ended; the next call starts another.
+    pub(crate) idle_timeout: DurationText,
+    /// Sessions with the server, or processes of it, at once; beyond it callers get an error.
+    pub(crate) max_sessions: usize,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -118,6 +128,11 @@ impl Default for RawServer {
             max_in_flight: 256,
             aliases: Vec::new(),
             tools: RawTools::default(),
+            era: UpstreamEra::Auto,
+            isolation: None,
+            declare: Vec::new(),
+            idle_timeout: time("30m"),
+            max_sessions: 64,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use waypost_config::{Reach, TaskPolicy, Upstream};
+use waypost_config::{Declared, Isolation, Reach, TaskPolicy, Upstream, UpstreamEra};
 
 use crate::{check, good};
 
@@ -288,13 +288,35 @@ fn a_transport_that_does_not_fit_is_refused() {
         "mcpServers:\n  a: {type: sse, url: 'http://h'}\n  b: {type: http, command: x}\n  c: {type: stdio, url: 'http://h'}\n  \
          d: {transport: ws, url: 'http://h'}\n  e: {command: x, alwaysAllow: []}\n  f: {command: x, timeout: 0}\n",
         &[
-            "2:13 error mcpServers.a.type: the HTTP+SSE transport is not supported yet \
-             (use the server's Streamable HTTP address with `type: http`, if it has one)",
             "3:13 error mcpServers.b.type: needs `url`: `http` (give `url`, or leave out `type`)",
             "4:13 error mcpServers.c.type: needs `command`: `stdio` (give `command`, or leave out `type`)",
-            "5:18 error mcpServers.d.transport: not a transport: `ws` (write `stdio` or `http`)",
+            "5:18 error mcpServers.d.transport: not a transport: `ws` (write `stdio`, `http` or `sse`)",
             "6:19 error mcpServers.e.alwaysAllow: unknown key",
             "7:28 error mcpServers.f.timeout: may not be 0 (leave it out for the default)",
+        ],
+    );
+}
+
+#[test]
+fn the_era_and_who_shares_a_server_are_settings() {
+    let upstream = only("{url: 'http://h', era: legacy, isolation: principal, declare: [roots]}");
+    assert_eq!(upstream.era, UpstreamEra::Legacy);
+    assert_eq!(upstream.isolation, Some(Isolation::Principal));
+    assert_eq!(upstream.declare, [Declared::Roots]);
+    let upstream = only("{url: 'http://h'}");
+    assert_eq!(
+        (upstream.era, upstream.isolation),
+        (UpstreamEra::Auto, None)
+    );
+    let file = "mcpServers: { a: { type: sse, url: 'http://h/sse' } }";
+    assert_eq!(good(file).upstreams[0].era, UpstreamEra::Sse);
+    check(
+        "upstreams:\n  a: {command: x, era: sse}\nfront: {eras: []}\n",
+        &[
+            "2:24 error upstreams.a.era: `sse` is for servers with a `url` \
+             (leave `era` out, or write `legacy`)",
+            "3:9 error front.eras: no client could be served \
+             (write `[modern]`, `[legacy]`, or leave it out for both)",
         ],
     );
 }

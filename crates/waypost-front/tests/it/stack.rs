@@ -5,7 +5,7 @@ use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http::Request;
 use tower::ServiceExt as _;
-use waypost_config::{Front as Settings, Key, KeyHash};
+use waypost_config::{Key, KeyHash};
 use waypost_hub::call::Principal;
 use waypost_hub::reply::Reply;
 use waypost_policy::authenticate::AuthenticateLayer;
@@ -15,12 +15,8 @@ use waypost_policy::origin::OriginGuardLayer;
 use crate::fake::{Answer, Front, Post, read};
 
 fn stacked(front: &Front, keys: &[Key], limit: usize) -> Router {
-    let settings = Settings {
-        allowed_hosts: Vec::new(),
-        allowed_origins: Vec::new(),
-        strict_headers: false,
-        keep_alive: std::time::Duration::ZERO,
-    };
+    let yaml = "upstreams: { a: { url: 'http://127.0.0.1:9' } }";
+    let settings = waypost_config::parse_str(yaml).unwrap().config.front;
     let listen = "127.0.0.1:7400".parse().unwrap();
     let router = front.router.clone();
     router

@@ -241,14 +241,14 @@ mod tests {
 
     use super::*;
     use crate::error::{CallError, Kind};
-    use crate::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+    use crate::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 
     #[derive(Debug)]
     struct Nobody;
 
     impl Upstream for Nobody {
-        fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
-            Box::pin(async { Ok(Discovery::Legacy) })
+        fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
+            Box::pin(async { Ok(Facts::default()) })
         }
         fn call(&self, _: Call) -> CallFuture<'_> {
             let error = CallError::new(Kind::Unavailable, crate::error::Origin::Gateway);

@@ -95,7 +95,9 @@ fn facts(job: &Job) -> Facts {
 
 impl Drive {
     async fn send(&mut self) -> Result<Reply, CallError> {
-        self.instance = self.job.member.upstream.instance();
+        let call = &self.job.call;
+        let upstream = &self.job.member.upstream;
+        self.instance = upstream.instance(&call.principal, call.session.as_ref());
         let mut call = self.job.call.clone();
         let declared = &call.meta.capabilities;
         call.meta.capabilities = if self.plan.declare {

@@ -148,7 +148,8 @@ impl Seals {
     ) -> Option<Opened> {
         let parts = self.unseal(handle, principal)?;
         let member = members.iter().find(|m| is_called(m, parts.upstream))?;
-        let instance = member.upstream.instance();
+        // Handles are for callers without sessions.
+        let instance = member.upstream.instance(principal, None);
         if !view.shows(&member.name) || !self.same_instance(parts.instance, instance.as_deref()) {
             return None;
         }

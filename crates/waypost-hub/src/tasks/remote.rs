@@ -72,6 +72,7 @@ impl Remote {
             meta,
             principal: call.principal.clone(),
             view: call.view.clone(),
+            session: call.session.clone(),
             headers: CallHeaders::default(),
         };
         Self {
@@ -84,7 +85,9 @@ impl Remote {
 
     /// Whether the process or session that had the task is gone.
     fn is_gone(&self) -> bool {
-        self.instance != self.member.upstream.instance()
+        let frame = &self.frame;
+        let upstream = &self.member.upstream;
+        self.instance != upstream.instance(&frame.principal, frame.session.as_ref())
     }
 
     /// What a call whose task is gone gets.

@@ -90,7 +90,10 @@ pub(crate) fn resume(
         Claim::Given(answer) => again(&answer).map(Reply::End),
         Claim::Wait(waiter) => Ok(Reply::Stream(generate(|_| waiter.answer()))),
         Claim::Yours(ticket) => {
-            let instance = job.member.upstream.instance();
+            let instance = job
+                .member
+                .upstream
+                .instance(&job.call.principal, job.call.session.as_ref());
             if instance.as_deref() != round.instance.as_deref() {
                 return Err(CallError::unknown_task());
             }

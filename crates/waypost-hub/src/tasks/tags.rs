@@ -109,14 +109,14 @@ mod tests {
     use crate::error::CallError;
     use crate::keys::Keys;
     use crate::tasks::handle::Seals;
-    use crate::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+    use crate::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 
     #[derive(Debug)]
     struct Nobody;
 
     impl Upstream for Nobody {
-        fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
-            Box::pin(async { Ok(Discovery::Legacy) })
+        fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
+            Box::pin(async { Ok(Facts::default()) })
         }
 
         fn call(&self, _: crate::call::Call) -> CallFuture<'_> {

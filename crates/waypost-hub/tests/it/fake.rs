@@ -18,7 +18,7 @@ use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
 use waypost_hub::reply::{End, Reply};
 use waypost_hub::store::{Store, StoreError};
-use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Facts, Upstream};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::id::Id;
 use waypost_wire::meta::RequestMeta;
@@ -41,7 +41,7 @@ pub(crate) struct Fake {
     /// While set, discovery hangs.
     pub(crate) slow: AtomicBool,
     /// While set, discovery answers this.
-    pub(crate) discovery: Mutex<Option<Discovery>>,
+    pub(crate) confused: Mutex<Option<String>>,
     /// How often discovery was asked.
     pub(crate) looks: AtomicUsize,
     /// What it asks for while nothing works.
@@ -84,7 +84,7 @@ impl Fake {
             calls: Mutex::default(),
             down: AtomicBool::new(false),
             slow: AtomicBool::new(false),
-            discovery: Mutex::default(),
+            confused: Mutex::default(),
             looks: AtomicUsize::new(0),
             retry_after: Mutex::default(),
             lists_take: Mutex::default(),
@@ -119,7 +119,7 @@ impl Fake {
 }
 
 impl Upstream for Fake {
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
         async {
             self.looks.fetch_add(1, Ordering::SeqCst);
             if self.slow.load(Ordering::SeqCst) {
@@ -128,16 +128,17 @@ impl Upstream for Fake {
             if self.down.load(Ordering::SeqCst) {
                 return Err(self.refused());
             }
-            if let Some(discovery) = self.discovery.lock().unwrap().clone() {
-                return Ok(discovery);
+            if let Some(why) = self.confused.lock().unwrap().clone() {
+                return Err(CallError::upstream(Kind::BadUpstream, &self.name).detail(why));
             }
             let capabilities = object(&self.capabilities.lock().unwrap());
             let versions = vec!["2026-07-28".to_owned()];
-            Ok(Discovery::Modern(Facts {
+            Ok(Facts {
+                protocol: "2026-07-28".to_owned(),
                 versions,
                 capabilities,
                 ..Facts::default()
-            }))
+            })
         }
         .boxed()
     }
@@ -259,6 +260,7 @@ pub(crate) fn call(method: &str, params: &Value) -> Call {
         },
         principal: Principal::anonymous(),
         view: View::All,
+        session: None,
         headers: CallHeaders::default(),
     }
 }

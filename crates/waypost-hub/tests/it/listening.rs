@@ -13,7 +13,6 @@ use waypost_hub::catalog::Missing;
 use waypost_hub::error::CallError;
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
-use waypost_hub::upstream::Discovery;
 use waypost_wire::message::Notification;
 
 use crate::fake::{Fake, call, declaring, echo, error, hub, object, result, upstreams, value};
@@ -352,17 +351,6 @@ async fn an_upstream_that_is_switched_off_is_never_asked() {
     let owner = catalog.resource_owner(&View::All, "off+file:///x");
     assert_eq!(owner.unwrap_err(), Missing::Unknown);
     assert!(off.calls.lock().unwrap().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_upstream_that_cannot_be_called_is_not_asked_to_subscribe() {
-    let (old, _) = listening("old", json!({}), &[]);
-    *old.discovery.lock().unwrap() = Some(Discovery::Legacy);
-    let hub = settled(&upstreams(&["old"]), &[&old]).await;
-    let filter = json!({ "resourceSubscriptions": ["old+file:///x"] });
-    let mut events = listen(&hub, &filter).await;
-    assert_eq!(next(&mut events).await.1["notifications"], json!({}));
-    assert_eq!(old.count("subscriptions/listen"), 0);
 }
 
 #[tokio::test(start_paused = true)]

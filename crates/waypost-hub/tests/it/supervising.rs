@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::Hub;
 use waypost_hub::member::Member;
-use waypost_hub::registry::{Catalogue, Era, Learned};
+use waypost_hub::registry::{Catalogue, Learned};
 use waypost_hub::status::State;
-use waypost_hub::upstream::{Discovery, Facts, Upstream};
+use waypost_hub::upstream::{Facts, Upstream};
 
 use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result, upstreams};
 
@@ -132,14 +132,13 @@ async fn r57_failing_calls_make_the_upstream_looked_at_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn r73_a_modern_upstream_whose_proxy_answers_404_keeps_what_is_known() {
+async fn r73_an_upstream_whose_proxy_answers_404_keeps_what_is_known() {
     let store = Arc::new(Memory::default());
     let a = Fake::with_tools("a", &["x"]);
     let hub = hub_with(&upstreams(&["a"]), &[&a], Arc::clone(&store) as _).await;
     until("saved", || !store.0.lock().unwrap().is_empty()).await;
     let known = store.0.lock().unwrap().clone();
-    let unsure = Discovery::Unrecognised("answered HTTP 404".to_owned());
-    *a.discovery.lock().unwrap() = Some(unsure.clone());
+    *a.confused.lock().unwrap() = Some("answered HTTP 404".to_owned());
     a.lost.notify_one();
     let error = || hub.members()[0].status.report().last_error;
     let text = "upstream `a`: answered HTTP 404";
@@ -153,21 +152,10 @@ async fn r73_a_modern_upstream_whose_proxy_answers_404_keeps_what_is_known() {
             .await,
     )
     .await;
-    *a.discovery.lock().unwrap() = None;
+    *a.confused.lock().unwrap() = None;
     let started = Instant::now();
     until("up", || state(&hub, "a") == State::Up).await;
     assert!(started.elapsed() <= Duration::from_secs(11));
-
-    // What it says itself counts.
-    *a.discovery.lock().unwrap() = Some(Discovery::Legacy);
-    a.lost.notify_one();
-    until("legacy", || state(&hub, "a") == State::Legacy).await;
-    assert_eq!(names(&hub).await, [""; 0]);
-
-    let unknown = Fake::with_tools("b", &["x"]);
-    *unknown.discovery.lock().unwrap() = Some(unsure);
-    let hub = self::hub(&upstreams(&["b"]), &[&unknown]).await;
-    until("taken for legacy", || state(&hub, "b") == State::Legacy).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +259,6 @@ fn what_several_learn_at_once_is_not_lost() {
             let mut learned = known.cloned().unwrap_or_else(|| Learned {
                 upstream: "a".to_owned(),
                 fingerprint: String::new(),
-                era: Era::Modern,
                 facts: Facts::default(),
                 catalogue: Catalogue::default(),
                 task_only: BTreeSet::new(),

@@ -3,7 +3,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use bytes::Bytes;
 use tempfile::TempDir;
-use waypost_hub::registry::{Catalogue, Era, Listing, Scope};
+use waypost_hub::registry::{Catalogue, Listing, Scope};
 use waypost_hub::upstream::Facts;
 use waypost_wire::object::Object;
 
@@ -27,8 +27,8 @@ fn learned(upstream: &str) -> Learned {
     Learned {
         upstream: upstream.to_owned(),
         fingerprint: "f".repeat(64),
-        era: Era::Modern,
         facts: Facts {
+            protocol: "2026-07-28".to_owned(),
             versions: vec!["2026-07-28".to_owned()],
             capabilities: Object::parse(&Bytes::from_static(CAPABILITIES.as_bytes())).unwrap(),
             server_info: Some(raw(r#"{"version":"1.0" ,"name":"ü"}"#)),
@@ -92,9 +92,11 @@ async fn saving_replaces_and_forgetting_removes_the_lists_too() {
     database.save(learned("builds")).await.unwrap();
     let mut newer = learned("builds");
     newer.catalogue = Catalogue::default();
-    newer.era = Era::Legacy;
     newer.last_error = Some("connection refused".to_owned());
-    newer.facts = Facts::default();
+    newer.facts = Facts {
+        protocol: "2025-11-25".to_owned(),
+        ..Facts::default()
+    };
     newer.task_only.clear();
     newer.learned_at = u64::MAX;
     database.save(newer.clone()).await.unwrap();
@@ -135,7 +137,7 @@ async fn a_row_that_cannot_be_read_hides_no_other() {
     }
     sql(
         &database,
-        "UPDATE upstreams SET era = 'future' WHERE name = 'a'",
+        "UPDATE upstreams SET learned_at = -1 WHERE name = 'a'",
     )
     .await;
     sql(
@@ -220,7 +222,15 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     let (_folder, database) = fresh().await;
     let mut old = learned("builds");
     database.save(old.clone()).await.unwrap();
-    sql(&database, "ALTER TABLE upstreams DROP COLUMN claims").await;
+    database.save(learned("sessions")).await.unwrap();
+    for statement in [
+        "ALTER TABLE upstreams DROP COLUMN claims",
+        "ALTER TABLE upstreams DROP COLUMN protocol",
+        "ALTER TABLE upstreams ADD COLUMN era TEXT NOT NULL DEFAULT 'modern'",
+        "UPDATE upstreams SET era = 'legacy' WHERE name = 'sessions'",
+    ] {
+        sql(&database, statement).await;
+    }
     sql(&database, "UPDATE schema_version SET version = 1").await;
     let database = Database::open(database.path()).await.unwrap();
     old.claims.clear();

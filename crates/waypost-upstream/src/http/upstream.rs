@@ -18,7 +18,7 @@ use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::Reply;
-use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::id::Id;
 
 use super::answer::{self, BodyKind};
@@ -141,8 +141,11 @@ impl HttpUpstream {
 }
 
 impl Upstream for HttpUpstream {
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
-        Box::pin(async move { probe::discover(&self.name, |call| self.exchange(call)).await })
+    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
+        Box::pin(async move {
+            let discovery = probe::discover(&self.name, |call| self.exchange(call)).await?;
+            discovery.modern(&self.name)
+        })
     }
 
     fn call(&self, call: Call) -> CallFuture<'_> {

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Principal, Session};
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
-use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Upstream};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 
 use super::child::{Child, Start};
 use super::command::Program;
 use crate::fault::Fault;
 use crate::guard::Guard;
 use crate::parts::Parts;
-use crate::probe::{self, Answered};
+use crate::probe::{self, Answered, Discovery};
 
 /// What of the configuration matters here.
 #[derive(Debug)]
@@ -179,8 +179,8 @@ fn start(
 }
 
 impl Upstream for StdioUpstream {
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
-        Box::pin(self.ask())
+    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
+        Box::pin(async move { self.ask().await?.modern(&self.settings.name) })
     }
 
     fn call(&self, call: Call) -> CallFuture<'_> {
@@ -191,7 +191,7 @@ impl Upstream for StdioUpstream {
         })
     }
 
-    fn instance(&self) -> Option<Arc<str>> {
+    fn instance(&self, _: &Principal, _: Option<&Session>) -> Option<Arc<str>> {
         self.live().ok().map(|child| Arc::clone(child.instance()))
     }
 

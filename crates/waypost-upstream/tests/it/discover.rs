@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use waypost_hub::error::Kind;
-use waypost_hub::upstream::{Discovery, Facts};
+use waypost_hub::upstream::Facts;
 use waypost_wire::raw::Raw;
 
 use crate::fake::{Fake, Step, error, http, result};
 use crate::kit::{in_time, object, upstream};
 
-/// What asking a server with this answer yields: `modern`, `legacy`, `unrecognised: …`, or the
+/// What asking a server with this answer yields: `modern`, `legacy`, `…`, or the
 /// text of the failure.
 #[track_caller]
 fn check(answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static, expected: &str) {
@@ -21,11 +21,12 @@ fn check(answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static, 
     runtime.block_on(async {
         let fake = Fake::always(answer).await;
         let upstream = upstream(&format!("url: '{}'", fake.url()));
-        let got = match in_time(upstream.discover()).await {
-            Ok(Discovery::Modern(_)) => "modern".to_owned(),
-            Ok(Discovery::Legacy) => "legacy".to_owned(),
-            Ok(Discovery::Unrecognised(why)) => format!("unrecognised: {why}"),
-            Err(error) => error.detail.unwrap().into_owned(),
+        let got = match in_time(upstream.discover(None)).await {
+            Ok(_) => "modern".to_owned(),
+            Err(error) => match error.detail.unwrap().into_owned() {
+                old if old.starts_with("speaks only") => "legacy".to_owned(),
+                other => other,
+            },
         };
         assert_eq!(got, expected, "{at}");
     });
@@ -45,13 +46,14 @@ async fn a_modern_server_is_known_by_what_it_says() {
     .await;
     let upstream = upstream(&format!("url: '{}'", fake.url()));
     let expected = Facts {
+        protocol: "2026-07-28".to_owned(),
         versions: vec!["2025-11-25".to_owned(), "2026-07-28".to_owned()],
         capabilities: object(r#"{"tools":{},"extensions":{"x/y":{"n":1.0}}}"#),
         server_info: Some(Raw::from(object(r#"{"name":"s","version":"1"}"#))),
         instructions: Some("do \"this\"".to_owned()),
     };
-    let got = in_time(upstream.discover()).await.unwrap();
-    assert_eq!(got, Discovery::Modern(expected));
+    let got = in_time(upstream.discover(None)).await.unwrap();
+    assert_eq!(got, expected);
     let seen = fake.requests().remove(0);
     assert_eq!(seen.header("mcp-method"), Some("server/discover"));
     assert_eq!(seen.header("mcp-name"), None);
@@ -97,23 +99,23 @@ fn r73_what_a_proxy_without_a_route_says_too_is_not_certain() {
     let typescript = r#"{"code":-32000,"message":"Bad Request: Server not initialized"}"#;
     check(
         |_| error("400 Bad Request", "null", typescript),
-        "unrecognised: refused `server/discover` with error -32000",
+        "refused `server/discover` with error -32000",
     );
     // Python v1, with an id of its own making.
     let python = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
     check(
         |_| error("400 Bad Request", "\"server-error\"", python),
-        "unrecognised: refused `server/discover` with error -32600",
+        "refused `server/discover` with error -32600",
     );
     for status in ["400", "405", "406", "415", "422"] {
         check(
             move |_| http(&format!("{status} A"), "text/plain", "no"),
-            &format!("unrecognised: answered HTTP {status}"),
+            &format!("answered HTTP {status}"),
         );
     }
     check(
         |_| http("404 Not Found", "text/plain", "no"),
-        "unrecognised: answered HTTP 404 (no MCP endpoint at this address)",
+        "answered HTTP 404 (no MCP endpoint at this address)",
     );
 }
 
@@ -153,8 +155,7 @@ async fn a_server_that_asks_for_our_version_is_asked_once_more() {
     })
     .await;
     let upstream = upstream(&format!("url: '{}'", fake.url()));
-    let got = in_time(upstream.discover()).await.unwrap();
-    assert!(matches!(got, Discovery::Modern(_)));
+    in_time(upstream.discover(None)).await.unwrap();
     assert_eq!(fake.requests().len(), 2);
 }
 
@@ -189,7 +190,7 @@ async fn how_long_to_wait_and_a_broken_connection_are_told_apart_from_words() {
         let steps = move || vec![Step::Send(answer.as_bytes().to_vec()), Step::Close];
         let fake = Fake::start(move |_, _| steps()).await;
         let upstream = upstream(&format!("url: '{}'", fake.url()));
-        in_time(upstream.discover()).await.unwrap_err()
+        in_time(upstream.discover(None)).await.unwrap_err()
     };
     let busy = "HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 0\r\n\r\n";
     let busy = failure(busy).await;
@@ -203,7 +204,7 @@ async fn how_long_to_wait_and_a_broken_connection_are_told_apart_from_words() {
 async fn credentials_are_named_by_their_status() {
     let fake = Fake::always(|_| http("401 Unauthorized", "text/plain", "")).await;
     let upstream = upstream(&format!("url: '{}'", fake.url()));
-    let error = in_time(upstream.discover()).await.unwrap_err();
+    let error = in_time(upstream.discover(None)).await.unwrap_err();
     assert_eq!(error.http_status, Some(401));
     assert_eq!(error.kind, Kind::Unavailable);
 }

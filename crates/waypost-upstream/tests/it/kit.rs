@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Principal};
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Reply};
@@ -87,4 +87,9 @@ pub fn stream(reply: Reply) -> waypost_hub::reply::EventStream {
         Reply::Stream(events) => events,
         Reply::End(end) => panic!("{end:?}"),
     }
+}
+
+/// Which process answers now.
+pub fn instance(upstream: &dyn Upstream) -> Option<Arc<str>> {
+    upstream.instance(&Principal::anonymous(), None)
 }

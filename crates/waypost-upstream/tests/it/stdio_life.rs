@@ -7,16 +7,21 @@ use futures_util::future::join_all;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use waypost_hub::error::Kind;
 use waypost_hub::lifecycle::Tasks;
-use waypost_hub::upstream::{Discovery, Upstream};
+use waypost_hub::upstream::Upstream;
 
-use crate::kit::{complete, end_of, failure, in_time, parts, tool, upstream, upstream_with};
+use crate::kit::{
+    complete, end_of, failure, in_time, instance, parts, tool, upstream, upstream_with,
+};
 use crate::stdio::server;
 
 /// The text of the failure to start this.
 async fn startup(settings: &str) -> String {
     let upstream = upstream(settings);
-    let error = in_time(upstream.discover()).await.unwrap_err();
-    assert_eq!((error.kind, upstream.instance()), (Kind::Unavailable, None));
+    let error = in_time(upstream.discover(None)).await.unwrap_err();
+    assert_eq!(
+        (error.kind, instance(&*upstream)),
+        (Kind::Unavailable, None)
+    );
     error.detail.unwrap().into_owned()
 }
 
@@ -76,7 +81,7 @@ async fn r36_secrets_in_a_childs_last_words_are_hidden() {
     env.insert("GW_TOKEN".into(), "canary-2".into());
     parts.env = env.into();
     let upstream = upstream_with(&format!("{script}, {settings}"), &parts);
-    let error = in_time(upstream.discover()).await.unwrap_err();
+    let error = in_time(upstream.discover(None)).await.unwrap_err();
     let text = format!("{error} {error:?} {upstream:?}");
     assert!(
         text.contains("*** and ***") && !text.contains("canary"),
@@ -92,7 +97,7 @@ async fn words(yaml: &str, tell_callers: bool) -> (String, Option<String>) {
     let mut parts = parts();
     parts.tell_callers = tell_callers;
     let upstream = waypost_upstream::connect(&config.upstreams[0], &parts).unwrap();
-    let error = in_time(upstream.discover()).await.unwrap_err();
+    let error = in_time(upstream.discover(None)).await.unwrap_err();
     let cause = error.source.map(|cause| cause.to_string());
     (error.detail.unwrap().into_owned(), cause)
 }
@@ -138,11 +143,11 @@ async fn two_that_start_a_server_at_once_share_one_process() {
     let script = crate::stdio::SERVER;
     let upstream = upstream(&format!("command: python3, args: ['{script}']"));
     let (one, two) =
-        in_time(async { tokio::join!(upstream.discover(), upstream.discover()) }).await;
+        in_time(async { tokio::join!(upstream.discover(None), upstream.discover(None)) }).await;
     assert!(one.is_ok() && two.is_ok(), "{one:?} {two:?}");
-    let instance = upstream.instance();
+    let first = instance(&*upstream);
     complete(&*upstream, tool("echo")).await;
-    assert!(instance.is_some() && upstream.instance() == instance);
+    assert!(first.is_some() && instance(&*upstream) == first);
 }
 
 #[tokio::test]
@@ -157,7 +162,7 @@ async fn r40_a_child_gets_its_own_environment_and_folder() {
     let settings =
         format!("command: python3, args: ['{script}'], env: {{ K: v }}, cwd: '{folder}'");
     let upstream = upstream_with(&settings, &parts);
-    in_time(upstream.discover()).await.unwrap();
+    in_time(upstream.discover(None)).await.unwrap();
     let got = complete(&*upstream, tool("environ")).await;
     assert_eq!(got.string("cwd").unwrap(), folder);
     let names: Vec<String> = got.get("env").unwrap().decode().unwrap();
@@ -168,7 +173,7 @@ async fn r40_a_child_gets_its_own_environment_and_folder() {
 #[tokio::test]
 async fn r35_a_dead_child_fails_its_calls_at_once_and_is_replaced() {
     let upstream = server().await;
-    let first = upstream.instance().unwrap();
+    let first = instance(&*upstream).unwrap();
     let held = join_all((0..10).map(|_| end_of(&*upstream, tool("hold"))));
     let (held, kill) =
         in_time(async { tokio::join!(held, end_of(&*upstream, tool("kill"))) }).await;
@@ -179,24 +184,24 @@ async fn r35_a_dead_child_fails_its_calls_at_once_and_is_replaced() {
         assert_eq!((error.kind, error.retryable), (Kind::Unavailable, false));
     }
     in_time(upstream.lost()).await;
-    assert_eq!(upstream.instance(), None);
+    assert_eq!(instance(&*upstream), None);
     // Nothing was sent to a child that is not there.
     let error = failure(&*upstream).await;
     let detail = "not running: the process was killed by signal 9: about to die";
     assert_eq!(error.detail.as_deref(), Some(detail));
     assert!(error.retryable);
 
-    in_time(upstream.discover()).await.unwrap();
-    assert_ne!(upstream.instance().unwrap(), first);
+    in_time(upstream.discover(None)).await.unwrap();
+    assert_ne!(instance(&*upstream).unwrap(), first);
     complete(&*upstream, tool("echo")).await;
 }
 
 #[tokio::test]
 async fn discovery_asks_the_child_that_is_there() {
     let upstream = server().await;
-    let first = upstream.instance();
-    in_time(upstream.discover()).await.unwrap();
-    assert_eq!(upstream.instance(), first);
+    let first = instance(&*upstream);
+    in_time(upstream.discover(None)).await.unwrap();
+    assert_eq!(instance(&*upstream), first);
 }
 
 fn alive(pid: i32) -> bool {
@@ -222,7 +227,7 @@ async fn r01_closing_ends_the_whole_group_and_reaps_it() {
     in_time(upstream.close()).await;
     assert!(!alive(own) && ended(child));
     assert_eq!(failure(&*upstream).await.kind, Kind::Unavailable);
-    assert!(in_time(upstream.discover()).await.is_err());
+    assert!(in_time(upstream.discover(None)).await.is_err());
 }
 
 #[tokio::test]
@@ -249,10 +254,7 @@ async fn r01_a_child_that_ignores_everything_is_killed() {
     std::fs::write(&path, script).unwrap();
     let settings = format!("command: sh, args: ['{}']", path.display());
     let upstream = upstream(&settings);
-    assert!(matches!(
-        upstream.discover().await.unwrap(),
-        Discovery::Modern(_)
-    ));
+    upstream.discover(None).await.unwrap();
     tokio::time::pause();
     let before = tokio::time::Instant::now();
     upstream.close().await;
@@ -270,7 +272,7 @@ async fn stopping_lets_calls_finish_and_then_ends_the_child() {
     parts.tasks = tasks.clone();
     let script = crate::stdio::SERVER;
     let upstream = upstream_with(&format!("command: python3, args: ['{script}']"), &parts);
-    in_time(upstream.discover()).await.unwrap();
+    in_time(upstream.discover(None)).await.unwrap();
     let [own, child] = pids(&*upstream).await;
     let held = upstream.call(tool("hold"));
     tokio::pin!(held);
@@ -296,16 +298,14 @@ fn refusing(error: &str) -> Arc<dyn Upstream> {
 #[tokio::test]
 async fn other_refusals_are_not_certain_and_do_not_end_the_child() {
     let upstream = refusing(r#"{\"code\":-32000,\"message\":\"m\"}"#);
-    let why = "refused `server/discover` with error -32000".to_owned();
-    assert_eq!(
-        in_time(upstream.discover()).await.unwrap(),
-        Discovery::Unrecognised(why)
-    );
-    assert!(upstream.instance().is_some());
+    let why = "refused `server/discover` with error -32000";
+    let error = in_time(upstream.discover(None)).await.unwrap_err();
+    assert_eq!(error.detail.as_deref(), Some(why));
+    assert!(instance(&*upstream).is_some());
     let failing = refusing(r#"{\"code\":-32603,\"message\":\"m\"}"#);
-    let error = in_time(failing.discover()).await.unwrap_err();
+    let error = in_time(failing.discover(None)).await.unwrap_err();
     assert_eq!(error.kind, Kind::BadUpstream);
-    assert!(failing.instance().is_some());
+    assert!(instance(&*failing).is_some());
 }
 
 #[tokio::test]
@@ -315,10 +315,7 @@ async fn servers_of_the_session_era_are_known_by_how_they_refuse() {
         r#"{\"code\":-32602,\"message\":\"Invalid request parameters\"}"#,
     ] {
         let upstream = refusing(error);
-        assert_eq!(
-            in_time(upstream.discover()).await.unwrap(),
-            Discovery::Legacy
-        );
+        in_time(upstream.discover(None)).await.unwrap_err();
         // Nothing here can talk to it.
         in_time(upstream.lost()).await;
     }
@@ -327,30 +324,31 @@ async fn servers_of_the_session_era_are_known_by_how_they_refuse() {
 #[tokio::test(start_paused = true)]
 async fn silence_may_be_the_session_era() {
     let upstream = upstream(&sh("cat >/dev/null"));
-    let silent = "did not answer `server/discover` within 30s".to_owned();
-    let silent = Discovery::Unrecognised(silent);
-    assert_eq!(upstream.discover().await.unwrap(), silent);
+    let silent = Some("did not answer `server/discover` within 30s");
+    let error = upstream.discover(None).await.unwrap_err();
+    assert_eq!(error.detail.as_deref(), silent);
     // It may only be slow, so it is asked again and not started anew.
-    let first = upstream.instance();
-    assert_eq!(upstream.discover().await.unwrap(), silent);
-    assert!(first.is_some() && upstream.instance() == first);
+    let first = instance(&*upstream);
+    let error = upstream.discover(None).await.unwrap_err();
+    assert_eq!(error.detail.as_deref(), silent);
+    assert!(first.is_some() && instance(&*upstream) == first);
 }
 
 #[tokio::test]
 async fn a_server_that_went_silent_is_restarted_and_stays_modern() {
     let upstream = server().await;
-    let first = upstream.instance();
+    let first = instance(&*upstream);
     let [own, child] = pids(&*upstream).await;
     // Ends the child of the child here: the test is over before its stopped parent is given up.
     kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
     kill_process(Pid::from_raw(own).unwrap(), Signal::STOP).unwrap();
     // Nothing else happens from here on, so its patience is over at once.
     tokio::time::pause();
-    let error = upstream.discover().await.unwrap_err();
+    let error = upstream.discover(None).await.unwrap_err();
     assert_eq!(error.kind, Kind::Timeout);
     upstream.lost().await;
     tokio::time::resume();
-    in_time(upstream.discover()).await.unwrap();
-    assert_ne!(upstream.instance(), first);
+    in_time(upstream.discover(None)).await.unwrap();
+    assert_ne!(instance(&*upstream), first);
     complete(&*upstream, tool("echo")).await;
 }

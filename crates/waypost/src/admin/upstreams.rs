@@ -8,6 +8,7 @@ use waypost_hub::registry::{Catalogue, Learned, Listing};
 use waypost_hub::status::Report;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::version;
 
 use super::time::iso;
 
@@ -60,7 +61,8 @@ fn last_error(report: &Report) -> Raw {
 
 fn add_learned(object: &mut Object, learned: &Learned) {
     let facts = &learned.facts;
-    object.set("era", Raw::string(learned.era.as_str()));
+    object.set("protocol", Raw::string(&facts.protocol));
+    object.set("era", Raw::string(version::era(&facts.protocol)));
     object.set("versions", Raw::from_serialize(&facts.versions));
     object.set("capabilities", Raw::from(&facts.capabilities));
     object.set("extensions", Raw::from(&learned.extensions()));

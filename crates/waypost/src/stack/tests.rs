@@ -11,7 +11,7 @@ use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
 use waypost_hub::reply::Reply;
 use waypost_hub::store::{Store, StoreError};
-use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Facts, Upstream};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
@@ -29,13 +29,13 @@ fn object(value: &Value) -> Object {
 struct Slow;
 
 impl Upstream for Slow {
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
         let facts = Facts {
             versions: vec!["2026-07-28".to_owned()],
             capabilities: object(&json!({ "tools": {} })),
             ..Facts::default()
         };
-        Box::pin(std::future::ready(Ok(Discovery::Modern(facts))))
+        Box::pin(std::future::ready(Ok(facts)))
     }
 
     fn call(&self, call: Call) -> CallFuture<'_> {

@@ -11,7 +11,7 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use waypost_config::config::{TaskTimes, Upstream as Settings};
-use waypost_hub::call::{Call, Principal};
+use waypost_hub::call::{Call, Principal, Session};
 use waypost_hub::catalog::entry::Entry;
 use waypost_hub::catalog::{Catalog, Table};
 use waypost_hub::error::{CallError, Kind};
@@ -19,10 +19,10 @@ use waypost_hub::forward;
 use waypost_hub::keys::Keys;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
-use waypost_hub::registry::{Catalogue, Era, Learned, Listing, Scope};
+use waypost_hub::registry::{Catalogue, Learned, Listing, Scope};
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_hub::tasks::TaskDesk;
-use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Facts, Upstream};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::capability::{ClientCapabilities, TASKS};
 use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
@@ -141,8 +141,8 @@ impl fmt::Debug for Fake {
 }
 
 impl Upstream for Fake {
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
-        Box::pin(async { Ok(Discovery::Legacy) })
+    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
+        Box::pin(async { Ok(Facts::default()) })
     }
 
     fn call(&self, call: Call) -> CallFuture<'_> {
@@ -179,7 +179,7 @@ impl Upstream for Fake {
         })
     }
 
-    fn instance(&self) -> Option<Arc<str>> {
+    fn instance(&self, _: &Principal, _: Option<&Session>) -> Option<Arc<str>> {
         self.instance.lock().unwrap().clone()
     }
 }
@@ -336,7 +336,6 @@ fn learned(upstream: &str, extension: bool) -> Learned {
     Learned {
         upstream: upstream.to_owned(),
         fingerprint: String::new(),
-        era: Era::Modern,
         facts: Facts {
             capabilities: object(&capabilities),
             ..Facts::default()

@@ -2,9 +2,9 @@ use bytes::Bytes;
 use waypost_config::parse_str;
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind};
-use waypost_hub::registry::{Era, Scope};
+use waypost_hub::registry::Scope;
 use waypost_hub::status::State;
-use waypost_hub::upstream::{BoxFuture, CallFuture, Discovery, Facts, Upstream};
+use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 
 use super::*;
 
@@ -12,7 +12,7 @@ use super::*;
 struct Nobody;
 
 impl Upstream for Nobody {
-    fn discover(&self) -> BoxFuture<'_, Result<Discovery, CallError>> {
+    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
         Box::pin(std::future::pending())
     }
 
@@ -42,8 +42,8 @@ fn learned() -> Learned {
     Learned {
         upstream: "builds".to_owned(),
         fingerprint: String::new(),
-        era: Era::Modern,
         facts: Facts {
+            protocol: "2026-07-28".to_owned(),
             versions: vec!["2026-07-28".to_owned()],
             capabilities: Object::parse(&Bytes::from_static(capabilities)).unwrap(),
             ..Facts::default()
