@@ -67,6 +67,9 @@ pub enum Fault {
     /// A child that has answered before does not.
     #[error("did not answer `server/discover` within {0:?}, it is being restarted")]
     Silent(Duration),
+    /// The server does not know the session any more; the call did not run.
+    #[error("does not know the session any more")]
+    SessionLost,
     /// The reader of a subscription is too slow.
     #[error("more notifications came than were read")]
     Overflow,
@@ -142,6 +145,7 @@ impl Fault {
             | Self::Spawn(_)
             | Self::NotRunning(_)
             | Self::Stopping
+            | Self::SessionLost
             | Self::Exited { sent: false, .. } => true,
             // Refused at the door.
             Self::Status { status, .. } => matches!(status, 401 | 429),
@@ -167,6 +171,7 @@ impl Fault {
             | Self::Exited { .. }
             | Self::NotRunning(_)
             | Self::Stopping
+            | Self::SessionLost
             | Self::Overflow => Kind::Unavailable,
             Self::Silent(_) => Kind::Timeout,
             Self::Status { status, .. } => match status {

@@ -9,8 +9,10 @@ pub mod fault;
 pub mod guard;
 pub mod parts;
 
+mod ear;
 mod event;
 mod http;
+mod legacy;
 mod outcome;
 mod probe;
 mod stdio;
