@@ -9,11 +9,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::demo::all::AllServer;
 use crate::demo::everything::EverythingServer;
-use crate::demo::start;
 use crate::demo::tasks::{Options, TaskServer};
+use crate::demo::{start, start_legacy};
 use crate::kit::events::Events;
+use crate::kit::legacy::{self, Fault, Revision, Transport};
 use crate::kit::server::Server;
-use crate::kit::stdio::serve_stdio;
+use crate::kit::stdio::{serve_stdio, serve_stdio_legacy};
 
 /// Which demo server.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -41,6 +42,75 @@ pub struct DemoServer {
     /// Keep tasks here, across restarts.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Which era to speak: `modern`, or `legacy` where the transport is `sse`, unless given.
+    #[arg(long, value_enum)]
+    pub era: Option<Era>,
+    /// How the session era is spoken over HTTP.
+    #[arg(long, value_enum, default_value = "http")]
+    pub transport: Over,
+    /// Whether clients of the session era must open a session.
+    #[arg(long, value_enum, default_value = "demanded")]
+    pub sessions: Need,
+    /// The newest revision spoken in the session era.
+    #[arg(
+        long,
+        value_enum,
+        default_value = "2025-11-25",
+        value_name = "REVISION"
+    )]
+    pub protocol: Revision,
+    /// Misbehave over standard input and output (session era).
+    #[arg(long, value_enum, hide = true, requires = "stdio")]
+    pub fault: Option<Fault>,
+}
+
+/// Which era a demo server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Era {
+    /// 2026-07-28 only.
+    Modern,
+    /// 2024-11-05 to 2025-11-25 only.
+    Legacy,
+    /// Whatever each request speaks.
+    Both,
+}
+
+/// A transport of the session era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Over {
+    /// Streamable HTTP.
+    Http,
+    /// HTTP+SSE.
+    Sse,
+}
+
+/// What becomes of requests without a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Need {
+    /// They are refused.
+    Demanded,
+    /// They are served; there are no sessions.
+    Off,
+}
+
+impl DemoServer {
+    /// How the session era is served; `None` when only the modern one is.
+    fn legacy(&self) -> Option<legacy::Options> {
+        let sse = self.transport == Over::Sse;
+        let era = self.era.unwrap_or(if sse || self.fault.is_some() {
+            Era::Legacy
+        } else {
+            Era::Modern
+        });
+        (era != Era::Modern).then(|| legacy::Options {
+            modern: era == Era::Both,
+            sessions: self.sessions == Need::Demanded,
+            newest: self.protocol,
+            transport: if sse { Transport::Sse } else { Transport::Http },
+            fault: self.fault,
+            ..legacy::Options::default()
+        })
+    }
 }
 
 /// Runs the server until `stop`, or, over stdio, until the input ends. `ready` gets the URL.
@@ -78,13 +148,20 @@ async fn serve(
     stop: CancellationToken,
     ready: impl FnOnce(&str),
 ) -> io::Result<()> {
+    let legacy = args.legacy();
     if args.stdio {
-        return match stop.run_until_cancelled(serve_stdio(server)).await {
-            Some(result) => result,
-            None => Ok(()),
+        let served = async {
+            match legacy {
+                Some(options) => serve_stdio_legacy(server, options).await,
+                None => serve_stdio(server).await,
+            }
         };
+        return stop.run_until_cancelled(served).await.unwrap_or(Ok(()));
     }
-    let running = start(args.listen, server, stop).await?;
+    let running = match legacy {
+        Some(options) => start_legacy(args.listen, server, options, stop).await?,
+        None => start(args.listen, server, stop).await?,
+    };
     ready(&running.url);
     running.wait().await;
     Ok(())

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::kit::legacy::Sessions;
 use crate::kit::spawn::spawn;
 use crate::seen::{Seen, record};
 
@@ -29,6 +30,7 @@ pub struct Running {
     /// The address it listens on.
     pub address: SocketAddr,
     seen: Seen,
+    sessions: Sessions,
     stop: CancellationToken,
     kill: CancellationToken,
     served: Option<JoinHandle<Option<()>>>,
@@ -38,6 +40,16 @@ impl Running {
     /// What reached the server.
     pub fn seen(&self) -> &Seen {
         &self.seen
+    }
+
+    /// The sessions of a session-era server; of others none.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(crate) fn with_sessions(mut self, sessions: Sessions) -> Self {
+        self.sessions = sessions;
+        self
     }
 
     /// Ends subscriptions with their result, closes every connection and waits for that.
@@ -92,6 +104,7 @@ pub(crate) async fn serve(
         url,
         address,
         seen,
+        sessions: Sessions::default(),
         stop,
         kill,
         served: Some(served),

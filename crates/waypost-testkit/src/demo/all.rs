@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::everything::EverythingServer;
-use super::tasks::TaskServer;
+use super::tasks::{Options, TaskServer};
 use crate::kit::events::Events;
 use crate::kit::out::Out;
 use crate::kit::request::Request;
-use crate::kit::server::{Answer, Server, ToolCall};
+use crate::kit::server::{Answer, Server, TaskSupport, ToolCall};
 
 /// *demo-everything* with the tools and tasks of *demo-tasks*. Make both with the same events.
 #[derive(Debug)]
@@ -19,6 +20,17 @@ pub struct AllServer {
 }
 
 impl AllServer {
+    /// Opens both; `stop` ends all work.
+    ///
+    /// # Errors
+    ///
+    /// When the state directory cannot be created or read.
+    pub fn open(options: Options, stop: CancellationToken) -> std::io::Result<Self> {
+        let events = Events::default();
+        let tasks = TaskServer::open(options, events.clone(), stop)?;
+        Ok(Self::new(EverythingServer::new(events), tasks))
+    }
+
     /// Joins the two.
     pub fn new(everything: EverythingServer, tasks: TaskServer) -> Self {
         Self { everything, tasks }
@@ -73,6 +85,10 @@ impl Server for AllServer {
         } else {
             self.everything.call(request, out)
         }
+    }
+
+    fn task_support(&self, tool: &str) -> TaskSupport {
+        self.tasks.task_support(tool)
     }
 
     fn task(&self, id: &str) -> Option<Value> {

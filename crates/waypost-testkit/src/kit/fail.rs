@@ -56,6 +56,11 @@ impl Fail {
         Self::new(StatusCode::OK, -32603, why)
     }
 
+    /// An answer with this code; HTTP 200.
+    pub fn with_code(code: i64, why: impl Into<String>) -> Self {
+        Self::new(StatusCode::OK, code, why)
+    }
+
     /// No such method here.
     pub fn method_not_found(method: &str) -> Self {
         Self::new(

@@ -25,16 +25,16 @@ use super::request::{Message, Request};
 use super::server::Server;
 use super::{dispatch, guard, headers};
 
-const BODY_LIMIT: usize = 4 * 1024 * 1024;
+pub(crate) const BODY_LIMIT: usize = 4 * 1024 * 1024;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 type Work = Pin<Box<dyn Future<Output = Result<Value, Fail>> + Send>>;
 
 #[derive(Clone)]
-struct Shared {
-    server: Arc<dyn Server>,
-    on_loopback: bool,
-    stop: CancellationToken,
+pub(crate) struct Shared {
+    pub(crate) server: Arc<dyn Server>,
+    pub(crate) on_loopback: bool,
+    pub(crate) stop: CancellationToken,
 }
 
 /// `server` at `/mcp`; `stop` ends its subscriptions.
@@ -54,7 +54,11 @@ pub(crate) fn router(
         })
 }
 
-async fn receive(State(shared): State<Shared>, headers: HeaderMap, body: Bytes) -> Response {
+pub(crate) async fn receive(
+    State(shared): State<Shared>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
     let admitted = guard::check_origin(&headers, shared.on_loopback)
         .and_then(|()| guard::check_media(&headers));
     if let Err(status) = admitted {

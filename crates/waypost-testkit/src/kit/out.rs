@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use super::request::Request;
 
 const QUEUE: usize = 32;
-const LEVELS: [&str; 8] = [
+pub(crate) const LEVELS: [&str; 8] = [
     "debug",
     "info",
     "notice",

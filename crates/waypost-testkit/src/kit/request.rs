@@ -3,7 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::fail::Fail;
-use super::words::{META_CAPABILITIES, META_LOG_LEVEL, META_VERSION, TASKS, VERSION};
+use super::words::{
+    META_CAPABILITIES, META_LOG_LEVEL, META_RESUMABLE, META_VERSION, TASKS, VERSION,
+};
 
 /// What arrived: a request, or something that is not answered.
 #[derive(Debug)]
@@ -152,6 +154,12 @@ impl Request {
         self.meta()?
             .get("progressToken")
             .filter(|token| token.is_string() || token.is_number())
+    }
+
+    /// Whether the answer can be fetched by another request if its stream closes (session era).
+    pub fn is_resumable(&self) -> bool {
+        self.meta()
+            .is_some_and(|meta| meta.contains_key(META_RESUMABLE))
     }
 
     /// The lowest severity of log messages the caller asked for on this request.

@@ -26,6 +26,18 @@ pub struct ToolCall<'a> {
     pub request: &'a Request,
 }
 
+/// Whether the session era may call a tool as a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// It may not.
+    #[default]
+    Forbidden,
+    /// As the caller likes.
+    Optional,
+    /// Only as a task.
+    Required,
+}
+
 /// The methods of a server. Transport rules, `server/discover`, `tools/list` and
 /// `subscriptions/listen` are the kit's.
 pub trait Server: Send + Sync + 'static {
@@ -47,6 +59,11 @@ pub trait Server: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(Fail::method_not_found(
             &request.method,
         ))))
+    }
+    /// How the experimental tasks of the session era treat a tool.
+    fn task_support(&self, tool: &str) -> TaskSupport {
+        let _ = tool;
+        TaskSupport::Forbidden
     }
     /// A task as `tasks/get` shows it.
     fn task(&self, id: &str) -> Option<Value> {

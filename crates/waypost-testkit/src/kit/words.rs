@@ -8,6 +8,8 @@ pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 pub(crate) const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 pub(crate) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 pub(crate) const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// Not of the protocol: set by the kit's own session era.
+pub(crate) const META_RESUMABLE: &str = "demo/resumable";
 pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 pub(crate) const META_SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 

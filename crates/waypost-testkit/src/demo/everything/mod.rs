@@ -1,9 +1,11 @@
 //! *demo-everything*: the rest of the protocol, named as the official server scenarios name it.
 
+mod asks;
 mod mrtr;
 mod prompts;
 mod resources;
 mod samples;
+mod slow;
 mod tools;
 
 use std::borrow::Cow;
@@ -13,9 +15,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use self::resources::Now;
+use self::slow::Slow;
 use crate::kit::dispatch::{cacheable, only_page};
 use crate::kit::events::{Event, Events};
 use crate::kit::fail::Fail;
+use crate::kit::legacy::CLOSE_STREAM;
 use crate::kit::out::Out;
 use crate::kit::request::Request;
 use crate::kit::schema;
@@ -45,6 +49,7 @@ pub struct EverythingServer {
     prompt_changes: AtomicU64,
     resource_changes: AtomicU64,
     updates: AtomicU64,
+    slow: Slow,
 }
 
 impl EverythingServer {
@@ -74,6 +79,9 @@ impl EverythingServer {
         if let Some(answer) = mrtr::call(call.name, request, &self.sealer) {
             return answer;
         }
+        if let Some(answer) = asks::call(&call) {
+            return answer;
+        }
         if let Some(content) = content(call.name) {
             return Ok(json!({ "content": content, "isError": false }));
         }
@@ -90,6 +98,9 @@ impl EverythingServer {
                 schema::text("logged at every level")
             }
             "test_tool_with_progress" => progress(request, out).await,
+            "test_slow" => self.slow.run(&call, out).await,
+            "test_cancelled" => self.slow.report(),
+            "test_reconnection" => reconnection(request, out).await,
             "test_missing_capability" => {
                 if !request.declares("sampling") {
                     return Err(Fail::missing_capability(&json!({ "sampling": {} })));
@@ -230,6 +241,15 @@ async fn log_steps(request: &Request, out: &Out) -> Value {
         tokio::time::sleep(BEAT).await;
     }
     schema::text("logged three times")
+}
+
+/// Where a stream can be resumed, it closes while the call goes on.
+async fn reconnection(request: &Request, out: &Out) -> Value {
+    if request.is_resumable() {
+        out.notify(CLOSE_STREAM, json!({})).await;
+    }
+    tokio::time::sleep(BEAT).await;
+    schema::text("the stream was closed and resumed")
 }
 
 async fn progress(request: &Request, out: &Out) -> Value {

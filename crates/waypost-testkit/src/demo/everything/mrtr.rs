@@ -12,7 +12,7 @@ use crate::kit::seal::Sealer;
 const PREFIX: &str = "test_input_required_result_";
 
 /// A question and the key its answer comes back under.
-type Question = (&'static str, Value);
+pub(crate) type Question = (&'static str, Value);
 
 /// Answers one of the asking tools; `None` when the name is none of them.
 pub(crate) fn call(name: &str, request: &Request, sealer: &Sealer) -> Option<Result<Value, Fail>> {
@@ -180,7 +180,11 @@ impl Round<'_> {
 }
 
 /// An `input_required` result, unless the client did not declare what it takes to answer.
-fn ask(request: &Request, questions: Vec<Question>, state: Option<String>) -> Result<Value, Fail> {
+pub(crate) fn ask(
+    request: &Request,
+    questions: Vec<Question>,
+    state: Option<String>,
+) -> Result<Value, Fail> {
     let mut missing = Map::new();
     for (_, question) in &questions {
         match question.get("method").and_then(Value::as_str) {
@@ -223,7 +227,7 @@ fn client_roots() -> Question {
     )
 }
 
-fn sampling(question: &str, max_tokens: u32) -> Value {
+pub(crate) fn sampling(question: &str, max_tokens: u32) -> Value {
     json!({
         "method": "sampling/createMessage",
         "params": {
@@ -237,14 +241,14 @@ fn string<'a>(answer: &'a Value, member: &str) -> Option<&'a str> {
     accepted(answer, member).and_then(Value::as_str)
 }
 
-fn sampled(answer: &Value) -> &str {
+pub(crate) fn sampled(answer: &Value) -> &str {
     let text = answer
         .get("content")
         .and_then(|content| content.get("text"));
     text.and_then(Value::as_str).unwrap_or("nothing")
 }
 
-fn root_uris(answer: &Value) -> String {
+pub(crate) fn root_uris(answer: &Value) -> String {
     let roots = answer.get("roots").and_then(Value::as_array);
     let uris = roots
         .into_iter()

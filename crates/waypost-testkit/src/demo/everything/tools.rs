@@ -27,6 +27,23 @@ const PLAIN: &[(&str, &str)] = &[
     ("test_tool_with_logging", "Logs three messages at `info`."),
     ("test_logging_tool", "Logs a message at each level."),
     ("test_tool_with_progress", "Reports progress three times."),
+    (
+        "test_cancelled",
+        "Counts the slow calls: started, finished, cancelled.",
+    ),
+    (
+        "test_reconnection",
+        "Closes its stream while it works, where one can come back.",
+    ),
+    ("test_list_roots", "Asks for the client's roots."),
+    (
+        "test_elicitation_sep1034_defaults",
+        "Asks with a default of each type.",
+    ),
+    (
+        "test_elicitation_sep1330_enums",
+        "Asks with each kind of choice.",
+    ),
     ("test_missing_capability", "Needs a client with sampling."),
     ("test_streaming_elicitation", "Speaks first, then asks."),
     ("test_trigger_tool_change", "Changes the list of tools."),
@@ -84,6 +101,24 @@ fn tools(dynamic: bool) -> Vec<Value> {
         "Answers with its arguments, as text and as structured content.",
         &json!({ "message": { "type": "string" } }),
         &[],
+    ));
+    tools.push(tool(
+        "test_slow",
+        "Reports progress for so many seconds; `test_cancelled` says what became of it.",
+        &json!({ "seconds": { "type": "number", "minimum": 0, "maximum": 3600 } }),
+        &[],
+    ));
+    tools.push(tool(
+        "test_sampling",
+        "Asks the client's model.",
+        &json!({ "prompt": { "type": "string" } }),
+        &["prompt"],
+    ));
+    tools.push(tool(
+        "test_elicitation",
+        "Asks for a user name and an address.",
+        &json!({ "message": { "type": "string" } }),
+        &["message"],
     ));
     tools.push(mirrored());
     tools.push(full_schema());

@@ -27,7 +27,7 @@ use crate::kit::out::Out;
 use crate::kit::request::Request;
 use crate::kit::schema;
 use crate::kit::seal::Sealer;
-use crate::kit::server::{Answer, Server, ToolCall};
+use crate::kit::server::{Answer, Server, TaskSupport, ToolCall};
 use crate::kit::words::TASKS;
 
 /// The server *demo-tasks*.
@@ -240,6 +240,19 @@ impl Server for TaskServer {
             other => Err(Fail::method_not_found(other)),
         };
         Box::pin(std::future::ready(answer))
+    }
+
+    fn task_support(&self, tool: &str) -> TaskSupport {
+        match tool {
+            "slow_compute" => TaskSupport::Optional,
+            "failing_job"
+            | "protocol_error_job"
+            | "external_job"
+            | "confirm_delete"
+            | "multi_input"
+            | "test_tool_with_task" => TaskSupport::Required,
+            _ => TaskSupport::Forbidden,
+        }
     }
 
     fn task(&self, id: &str) -> Option<Value> {
