@@ -1,9 +1,11 @@
 //! Streamable HTTP, modern era.
 
-mod answer;
-mod connector;
+pub(crate) mod answer;
+pub(crate) mod client;
+pub(crate) mod connector;
 mod events;
-mod request;
+pub(crate) mod frames;
+pub(crate) mod request;
 mod upstream;
 
 pub(crate) use self::upstream::{HttpUpstream, Settings};

@@ -91,23 +91,33 @@ pub(crate) async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, F
     })
 }
 
-/// Reads a JSON body as the answer to the request `id`.
-///
-/// A response can only belong to its request, so an error whose id could not be filled in is
-/// taken: servers refuse with no id, `null` or one of their own making.
+/// Reads a JSON body as the end of the request `id`.
 pub(crate) fn end(
     body: &Bytes,
     id: &Id,
     status: StatusCode,
     headers: &HeaderMap,
 ) -> Result<End, Fault> {
+    outcome::end(outcome(body, id, status, headers)?)
+}
+
+/// Reads a JSON body as the answer to the request `id`.
+///
+/// A response can only belong to its request, so an error whose id could not be filled in is
+/// taken: servers refuse with no id, `null` or one of their own making.
+pub(crate) fn outcome(
+    body: &Bytes,
+    id: &Id,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Outcome, Fault> {
     match Message::parse(body) {
-        Ok(Message::Response(Some(got), outcome)) if got == *id => outcome::end(outcome),
+        Ok(Message::Response(Some(got), outcome)) if got == *id => Ok(outcome),
         // Without our id these statuses may come from anything in front of the server.
         _ if speaks_for_itself(status) => Err(status_fault(status, headers)),
-        Ok(Message::Response(None, error @ Outcome::Error(_))) => outcome::end(error),
+        Ok(Message::Response(None, error @ Outcome::Error(_))) => Ok(error),
         Ok(Message::Response(Some(_), error @ Outcome::Error(_))) if !status.is_success() => {
-            outcome::end(error)
+            Ok(error)
         }
         _ if !status.is_success() => Err(status_fault(status, headers)),
         Ok(_) => Err(Fault::WrongAnswer),

@@ -4,32 +4,26 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use futures_util::Stream;
-use http_body::Body as _;
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event};
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Outcome};
-use waypost_wire::sse::{self, Decoder};
+use waypost_wire::sse;
 
+use super::frames::Frames;
 use crate::event::Ignored;
 use crate::fault::Fault;
 use crate::outcome;
-
-/// How long a stream may stay open behind its answer before its connection is given up.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// The notifications of one request and its end. Dropped before the end, it takes the connection
 /// with it, which is how a request is cancelled (specification: transports, cancellation).
 pub(crate) struct Events {
     /// `None` once the end was read.
-    body: Option<Incoming>,
-    decoder: Decoder,
+    frames: Option<Frames>,
     id: Id,
     upstream: Arc<str>,
     tasks: Tasks,
@@ -46,8 +40,7 @@ impl Events {
         tasks: &Tasks,
     ) -> Self {
         Self {
-            body: Some(body),
-            decoder: Decoder::new(limit),
+            frames: Some(Frames::new(body, limit)),
             id,
             upstream: Arc::clone(upstream),
             tasks: tasks.clone(),
@@ -74,37 +67,29 @@ impl Events {
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Fault>>> {
-        while let Some(body) = &mut self.body {
-            match self.decoder.next_event() {
-                Ok(Some(event)) => match self.read(event) {
-                    Ok(Some(Event::End(end))) => {
-                        self.let_go();
-                        return Poll::Ready(Some(Ok(Event::End(end))));
+        while let Some(frames) = &mut self.frames {
+            let event = match ready!(frames.poll_next(cx)) {
+                Ok(Some(event)) => event,
+                Ok(None) => return self.fail(Fault::NoEnd),
+                Err(fault) => return self.fail(fault),
+            };
+            match self.read(event) {
+                Ok(Some(Event::End(end))) => {
+                    if let Some(frames) = self.frames.take() {
+                        frames.let_go(&self.tasks);
                     }
-                    Ok(Some(event)) => return Poll::Ready(Some(Ok(event))),
-                    Ok(None) => continue,
-                    Err(fault) => return self.fail(fault),
-                },
-                Ok(None) => {}
-                Err(large) => return self.fail(Fault::TooLarge { limit: large.limit }),
-            }
-            match ready!(Pin::new(body).poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data()
-                        && let Err(large) = self.decoder.push(&data)
-                    {
-                        return self.fail(Fault::TooLarge { limit: large.limit });
-                    }
+                    return Poll::Ready(Some(Ok(Event::End(end))));
                 }
-                Some(Err(_)) => return self.fail(Fault::Closed),
-                None => return self.fail(Fault::NoEnd),
+                Ok(Some(event)) => return Poll::Ready(Some(Ok(event))),
+                Ok(None) => {}
+                Err(fault) => return self.fail(fault),
             }
         }
         Poll::Ready(None)
     }
 
     fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Event, Fault>>> {
-        self.body = None;
+        self.frames = None;
         Poll::Ready(Some(Err(fault)))
     }
 
@@ -133,24 +118,6 @@ impl Events {
         let upstream = &self.upstream;
         Ignored { upstream, reason }.emit();
         None
-    }
-
-    /// Reads the body's last bytes behind the answer, so that the connection can be used again.
-    fn let_go(&mut self) {
-        let Some(mut body) = self.body.take() else {
-            return;
-        };
-        if body.is_end_stream() {
-            return;
-        }
-        self.tasks.spawn_here(|stop| async move {
-            let drain = async { while let Some(Ok(_)) = body.frame().await {} };
-            tokio::select! {
-                () = drain => {}
-                () = tokio::time::sleep(LINGER) => {}
-                () = stop.cancelled() => {}
-            }
-        });
     }
 }
 

@@ -45,15 +45,33 @@ impl Template {
         Ok(Self { uri, fixed })
     }
 
+    /// Where requests go.
+    pub(crate) fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    /// A request with what is the same in all of them, and nothing else.
+    pub(crate) fn bare(&self, method: Method, body: Bytes) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = method;
+        *request.uri_mut() = self.uri.clone();
+        request.headers_mut().clone_from(&self.fixed);
+        request
+    }
+
     /// The request for `call`. No header of the caller's is in it but its `Mcp-Param-*`, which
     /// the hub has made from the arguments.
     pub(crate) fn request(&self, mut call: Call, id: &Id) -> Request<Full<Bytes>> {
-        let mut headers = self.fixed.clone();
-        put(&mut headers, PROTOCOL_VERSION, &call.meta.protocol_version);
-        put(&mut headers, METHOD, &call.method);
         let name = method::name_member(&call.method);
-        if let Some(name) = name.and_then(|member| call.params.string(member)) {
-            put(&mut headers, NAME, &name);
+        let name = name.and_then(|member| call.params.string(member));
+        call.meta.put(&mut call.params);
+        let body = message::encode_request(id, &call.method, &call.params);
+        let mut request = self.bare(Method::POST, body);
+        let headers = request.headers_mut();
+        put(headers, PROTOCOL_VERSION, &call.meta.protocol_version);
+        put(headers, METHOD, &call.method);
+        if let Some(name) = name {
+            put(headers, NAME, &name);
         }
         for (name, value) in &call.headers.params {
             if !name.starts_with(PARAM_PREFIX) {
@@ -64,12 +82,6 @@ impl Template {
                 headers.insert(name, value);
             }
         }
-        call.meta.put(&mut call.params);
-        let body = message::encode_request(id, &call.method, &call.params);
-        let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = headers;
         request
     }
 }

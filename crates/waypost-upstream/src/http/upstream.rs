@@ -1,17 +1,12 @@
 //! One server reached by Streamable HTTP.
 
-use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Response, StatusCode, Uri};
-use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_util::client::legacy::{self, Client};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
 use waypost_config::Secret;
 use waypost_hub::call::Call;
@@ -22,17 +17,14 @@ use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::id::Id;
 
 use super::answer::{self, BodyKind};
+use super::client::{HttpClient, client, send_fault};
 use super::connector::Connector;
 use super::events::Events;
 use super::request::Template;
 use crate::core_local::PerCore;
-use crate::fault::{ConnectFault, Fault};
+use crate::fault::Fault;
 use crate::parts::Parts;
 use crate::probe::{self, Answered};
-
-/// How long an unused connection is kept. Common servers close theirs after 5 s; a request
-/// written into that moment is lost and, unless nothing of it was sent, must not be repeated.
-const IDLE: Duration = Duration::from_secs(4);
 
 /// The body of an error status is a short JSON-RPC error or of no interest.
 const ERROR_BODY: usize = 1024 * 1024;
@@ -52,7 +44,7 @@ pub(crate) struct Settings {
 pub(crate) struct HttpUpstream {
     name: Arc<str>,
     template: Template,
-    clients: PerCore<Client<Connector, Full<Bytes>>>,
+    clients: PerCore<HttpClient>,
     tls: Option<Arc<ClientConfig>>,
     connect_timeout: Duration,
     connections: usize,
@@ -80,13 +72,10 @@ impl HttpUpstream {
         })
     }
 
-    fn client(&self) -> &Client<Connector, Full<Bytes>> {
+    fn client(&self) -> &HttpClient {
         self.clients.get_or_init(|| {
-            Client::builder(TokioExecutor::new())
-                .pool_idle_timeout(IDLE)
-                .pool_timer(TokioTimer::new())
-                .pool_max_idle_per_host(self.connections)
-                .build(Connector::new(self.tls.clone(), self.connect_timeout))
+            let connector = Connector::new(self.tls.clone(), self.connect_timeout);
+            client(connector, self.connections)
         })
     }
 
@@ -165,23 +154,4 @@ impl fmt::Debug for HttpUpstream {
             .field("name", &self.name)
             .finish_non_exhaustive()
     }
-}
-
-fn send_fault(error: &legacy::Error) -> Fault {
-    let mut next: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(cause) = next {
-        if let Some(connect) = cause.downcast_ref::<ConnectFault>() {
-            return Fault::Connect(connect.clone());
-        }
-        if let Some(hyper) = cause.downcast_ref::<hyper::Error>()
-            && hyper.is_parse()
-        {
-            return Fault::NotHttp;
-        }
-        next = cause.source();
-    }
-    if error.is_connect() {
-        return Fault::Connect(ConnectFault::Other);
-    }
-    Fault::Closed
 }

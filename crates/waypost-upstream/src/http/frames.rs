@@ -1,0 +1,83 @@
+//! The server-sent events of one response.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use http_body::Body as _;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use waypost_hub::lifecycle::Tasks;
+use waypost_wire::sse::{Decoder, Event, TooLarge};
+
+use crate::fault::Fault;
+
+/// How long a stream may stay open behind its answer before its connection is given up.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Reads a response's body as events. Dropped, it takes the connection with it.
+#[derive(Debug)]
+pub(crate) struct Frames {
+    body: Incoming,
+    decoder: Decoder,
+}
+
+impl Frames {
+    /// Events of at most `limit` bytes each.
+    pub(crate) fn new(body: Incoming, limit: usize) -> Self {
+        Self {
+            body,
+            decoder: Decoder::new(limit),
+        }
+    }
+
+    /// The next event; `None` when the stream has ended properly.
+    ///
+    /// # Errors
+    /// [`Fault::Closed`] when it broke, [`Fault::TooLarge`] for an event over the limit.
+    pub(crate) async fn next(&mut self) -> Result<Option<Event>, Fault> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// As [`Self::next`].
+    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Event>, Fault>> {
+        loop {
+            match self.decoder.next_event() {
+                Ok(Some(event)) => return Poll::Ready(Ok(Some(event))),
+                Ok(None) => {}
+                Err(large) => return Poll::Ready(Err(too_large(large))),
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data()
+                        && let Err(large) = self.decoder.push(&data)
+                    {
+                        return Poll::Ready(Err(too_large(large)));
+                    }
+                }
+                Some(Err(_)) => return Poll::Ready(Err(Fault::Closed)),
+                None => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+
+    /// Reads the body's last bytes behind the answer, so that the connection can be used again.
+    pub(crate) fn let_go(self, tasks: &Tasks) {
+        let mut body = self.body;
+        if body.is_end_stream() {
+            return;
+        }
+        tasks.spawn_here(|stop| async move {
+            let drain = async { while let Some(Ok(_)) = body.frame().await {} };
+            tokio::select! {
+                () = drain => {}
+                () = tokio::time::sleep(LINGER) => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+fn too_large(large: TooLarge) -> Fault {
+    Fault::TooLarge { limit: large.limit }
+}
