@@ -136,6 +136,12 @@ pub enum ConnectFault {
 }
 
 impl Fault {
+    /// The child ended while it was executing something.
+    pub(crate) fn exited(exit: &Arc<Exit>) -> Self {
+        let exit = Arc::clone(exit);
+        Self::Exited { exit, sent: true }
+    }
+
     /// Whether the server certainly did not execute the call.
     pub fn not_executed(&self) -> bool {
         match self {

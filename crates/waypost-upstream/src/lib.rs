@@ -11,10 +11,12 @@ pub mod parts;
 
 mod ear;
 mod event;
+mod flight;
 mod http;
 mod legacy;
 mod outcome;
 mod probe;
+mod server;
 mod stdio;
 
 use std::sync::Arc;
@@ -24,6 +26,8 @@ use waypost_hub::upstream::Upstream;
 
 pub use crate::fault::Fault;
 pub use crate::parts::Parts;
+use crate::server::{Server, Transport};
+use crate::stdio::{Launcher, ModernStdio};
 
 /// Makes the connection to one configured upstream.
 ///
@@ -31,10 +35,11 @@ pub use crate::parts::Parts;
 /// [`Fault`] when the settings cannot work on this machine: no trusted certificates for `https`,
 /// or a header that cannot be sent.
 pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, Fault> {
-    match &settings.reach {
+    let name: Arc<str> = settings.name.as_str().into();
+    let transport = match &settings.reach {
         Reach::Http { url, headers } => {
             let http = http::Settings {
-                name: settings.name.as_str().into(),
+                name: Arc::clone(&name),
                 uri: url.uri().clone(),
                 headers: headers
                     .iter()
@@ -43,7 +48,7 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
                 connect_timeout: settings.connect_timeout,
                 connections: settings.max_in_flight,
             };
-            Ok(Arc::new(http::HttpUpstream::new(http, parts)?))
+            Transport::Http(http::HttpUpstream::new(http, parts)?)
         }
         Reach::Stdio {
             command,
@@ -52,19 +57,21 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
             inherit_env,
             cwd,
         } => {
-            let stdio = stdio::Settings {
-                name: settings.name.as_str().into(),
-                program: stdio::Program {
-                    command: command.clone(),
-                    args: args.clone(),
-                    env: env.clone(),
-                    inherit_env: inherit_env.clone(),
-                    cwd: cwd.clone(),
-                    secrets: settings.secrets.clone(),
-                },
-                startup_timeout: settings.startup_timeout,
+            let program = stdio::Program {
+                command: command.clone(),
+                args: args.clone(),
+                env: env.clone(),
+                inherit_env: inherit_env.clone(),
+                cwd: cwd.clone(),
+                secrets: settings.secrets.clone(),
             };
-            Ok(Arc::new(stdio::StdioUpstream::new(stdio, parts)))
+            let launcher = Launcher::new(&name, program, parts);
+            Transport::Stdio(ModernStdio::new(&name, &launcher, &parts.tasks))
         }
-    }
+    };
+    Ok(Arc::new(Server {
+        name,
+        startup_timeout: settings.startup_timeout,
+        transport,
+    }))
 }

@@ -13,7 +13,6 @@ use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::Reply;
-use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::id::Id;
 
 use super::answer::{self, BodyKind};
@@ -24,7 +23,7 @@ use super::request::Template;
 use crate::core_local::PerCore;
 use crate::fault::Fault;
 use crate::parts::Parts;
-use crate::probe::{self, Answered};
+use crate::probe::{self, Answered, Discovery};
 
 /// The body of an error status is a short JSON-RPC error or of no interest.
 const ERROR_BODY: usize = 1024 * 1024;
@@ -79,6 +78,16 @@ impl HttpUpstream {
         })
     }
 
+    /// Asks the server what it is.
+    pub(crate) async fn probe(&self) -> Result<Discovery, CallError> {
+        probe::discover(&self.name, |call| self.exchange(call)).await
+    }
+
+    /// Sends `call`; its end, where that is all there is.
+    pub(crate) async fn call(&self, call: Call) -> Result<Reply, Fault> {
+        Ok(self.exchange(call).await?.reply)
+    }
+
     /// Sends `call` and reads the head of its answer, or the whole when that is one piece.
     async fn exchange(&self, call: Call) -> Result<Answered, Fault> {
         let id = Id::number(self.next_id.fetch_add(1, Ordering::Relaxed));
@@ -125,24 +134,6 @@ impl HttpUpstream {
         Ok(Answered {
             status: Some(status),
             reply,
-        })
-    }
-}
-
-impl Upstream for HttpUpstream {
-    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
-        Box::pin(async move {
-            let discovery = probe::discover(&self.name, |call| self.exchange(call)).await?;
-            discovery.modern(&self.name)
-        })
-    }
-
-    fn call(&self, call: Call) -> CallFuture<'_> {
-        Box::pin(async move {
-            match self.exchange(call).await {
-                Ok(answered) => Ok(answered.reply),
-                Err(fault) => Err(fault.into_call(&self.name)),
-            }
         })
     }
 }

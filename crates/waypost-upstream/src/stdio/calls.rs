@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, mpsc, oneshot};
 use waypost_hub::call::Call;
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
-use waypost_wire::message::{Notification, Outcome};
+use waypost_wire::message::{self, Message, Notification, Outcome};
 use waypost_wire::meta;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -15,6 +18,7 @@ use waypost_wire::raw::Raw;
 
 use super::abandoned::{Abandoned, Sort};
 use super::writer::{Cancels, Stop};
+use crate::ear::{Ear, Heard};
 use crate::event::{Ignored, TaskAbandoned};
 use crate::fault::{Exit, Fault};
 
@@ -28,7 +32,7 @@ pub(crate) struct Calls {
     table: Mutex<Table>,
     next_id: AtomicU64,
     /// What the server has to be told to stop.
-    pub(crate) cancels: Cancels,
+    pub(crate) cancels: Arc<Cancels>,
     /// A call has ended.
     ended: Notify,
 }
@@ -67,7 +71,7 @@ impl Calls {
             upstream: Arc::clone(upstream),
             table: Mutex::default(),
             next_id: AtomicU64::new(1),
-            cancels: Cancels::default(),
+            cancels: Arc::default(),
             ended: Notify::new(),
         }
     }
@@ -99,11 +103,9 @@ impl Calls {
         })
     }
 
-    /// The request `id` is about to be written; `false` when nobody waits for it any more.
-    pub(crate) fn sending(&self, id: u64) -> bool {
-        let mut table = self.table();
-        let slot = table.open.get_mut(&id);
-        slot.map(|slot| slot.sent = true).is_some()
+    /// The upstream's name.
+    pub(crate) fn upstream(&self) -> &Arc<str> {
+        &self.upstream
     }
 
     /// Nobody waits at this outlet any more.
@@ -133,7 +135,7 @@ impl Calls {
     }
 
     /// A response has come.
-    pub(crate) fn answer(&self, id: Option<&Id>, outcome: Outcome) {
+    fn answer(&self, id: Option<&Id>, outcome: Outcome) {
         let id = match (id, &outcome) {
             (Some(id), _) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
             // The server could not read a request.
@@ -173,15 +175,8 @@ impl Calls {
         TaskAbandoned { upstream }.emit();
     }
 
-    /// The answer to `id` came and cannot be used.
-    pub(crate) fn spoil(&self, id: u64, fault: Fault) {
-        if let Some(slot) = self.close(id) {
-            drop(slot.end.send(Err(fault)));
-        }
-    }
-
     /// A notification has come. It goes to the call that it names and never to another's.
-    pub(crate) fn notify(&self, notification: Notification) {
+    fn notify(&self, notification: Notification) {
         let mut table = self.table();
         let Some(id) = target(&table, &notification) else {
             drop(table);
@@ -210,7 +205,7 @@ impl Calls {
     }
 
     /// The child has gone: every call in flight fails with it, and no new one is taken.
-    pub(crate) fn fail_all(&self, exit: &Arc<Exit>) {
+    fn fail_all(&self, exit: &Arc<Exit>) {
         let open = {
             let mut table = self.table();
             table.gone.get_or_insert_with(|| Arc::clone(exit));
@@ -223,15 +218,13 @@ impl Calls {
         self.ended.notify_waiters();
     }
 
-    /// Waits until nothing but subscriptions is in flight.
-    pub(crate) async fn idle(&self) {
-        loop {
-            let ended = self.ended.notified();
-            if self.table().open.values().all(Slot::listens) {
-                return;
-            }
-            ended.await;
-        }
+    /// Servers that are spoken to without a session ask in their results; one that asks here
+    /// must not wait for ever.
+    fn refuse(&self, id: &Id) {
+        self.ignore("request");
+        let error = ErrorObject::new(code::METHOD_NOT_FOUND, "method not found");
+        let answer = message::encode_error(Some(id), &error);
+        self.cancels.push(Stop::Request(answer));
     }
 
     fn close(&self, id: u64) -> Option<Slot> {
@@ -254,6 +247,47 @@ impl Calls {
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ear for Calls {
+    fn hear(&self, heard: Heard) {
+        match heard.message {
+            Message::Response(id, outcome) => self.answer(id.as_ref(), outcome),
+            Message::Notification(notification) => self.notify(notification),
+            Message::Request(request) => self.refuse(&request.id),
+        }
+    }
+
+    fn spoiled(&self, id: u64, fault: Fault) {
+        if let Some(slot) = self.close(id) {
+            drop(slot.end.send(Err(fault)));
+        }
+    }
+
+    fn gone(&self, fault: &Fault) {
+        if let Fault::Exited { exit, .. } = fault {
+            self.fail_all(exit);
+        }
+    }
+
+    fn sending(&self, id: u64) -> bool {
+        let mut table = self.table();
+        let slot = table.open.get_mut(&id);
+        slot.map(|slot| slot.sent = true).is_some()
+    }
+
+    /// Resolves when nothing but subscriptions is in flight.
+    fn idle(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            loop {
+                let ended = self.ended.notified();
+                if self.table().open.values().all(Slot::listens) {
+                    return;
+                }
+                ended.await;
+            }
+        })
     }
 }
 

@@ -2,23 +2,18 @@
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::process::Pid;
 use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
-use waypost_hub::call::Call;
-use waypost_hub::reply::Reply;
-use waypost_wire::id::Id;
-use waypost_wire::message;
 
-use super::calls::Calls;
 use super::command::SpawnFault;
 use super::process::Running;
 use super::redact::Redactor;
-use super::waiter::Waiter;
-use super::writer::{self, Outgoing};
+use super::writer::{self, Cancels, Outgoing};
+use crate::ear::SharedEar;
 use crate::fault::{Exit, Fault};
 
 /// What all who deal with one process share.
@@ -26,13 +21,13 @@ use crate::fault::{Exit, Fault};
 pub(crate) struct Child {
     upstream: Arc<str>,
     instance: Arc<str>,
-    pub(super) calls: Calls,
-    pub(super) queue: mpsc::Sender<Outgoing>,
+    /// Who hears what it says now.
+    ear: Mutex<SharedEar>,
+    pub(super) cancels: Arc<Cancels>,
+    queue: mpsc::Sender<Outgoing>,
     pub(super) redactor: Redactor,
     pub(super) limit: usize,
     pub(super) tell_callers: bool,
-    /// It has described itself as modern.
-    pub(crate) modern: AtomicBool,
     /// Its first stray line was logged.
     pub(super) warned: AtomicBool,
     pub(super) closing: CancellationToken,
@@ -45,6 +40,10 @@ pub(crate) struct Child {
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) upstream: Arc<str>,
+    /// Who hears what it says.
+    pub(crate) ear: SharedEar,
+    /// What goes before everything that waits to be written.
+    pub(crate) cancels: Arc<Cancels>,
     pub(crate) redactor: Redactor,
     /// Bytes of one message.
     pub(crate) limit: usize,
@@ -73,14 +72,14 @@ impl Child {
         let pid = process.id().and_then(|pid| i32::try_from(pid).ok());
         let (sender, queue) = writer::queue();
         let child = Arc::new(Self {
-            calls: Calls::new(&start.upstream),
+            ear: Mutex::new(start.ear),
+            cancels: start.cancels,
             upstream: start.upstream,
             instance: format!("{:016x}", rand::random::<u64>()).into(),
             queue: sender,
             redactor: start.redactor,
             limit: start.limit,
             tell_callers: start.tell_callers,
-            modern: AtomicBool::new(false),
             warned: AtomicBool::new(false),
             closing: CancellationToken::new(),
             exit: OnceLock::new(),
@@ -128,15 +127,22 @@ impl Child {
         self.reaped.cancelled().await;
     }
 
-    /// Sends `call` and waits for the first answer.
-    pub(crate) async fn call(self: &Arc<Self>, mut call: Call) -> Result<Reply, Fault> {
-        let outlet = self.calls.open(&call)?;
-        let id = outlet.id;
-        call.meta.put(&mut call.params);
-        let request = message::encode_request(&Id::number(id), &call.method, &call.params);
-        let waiter = Waiter::new(Arc::clone(self), outlet);
-        // A closed queue means that the process is gone, and then the waiter knows already.
-        drop(self.queue.send(Outgoing::Call(id, request)).await);
-        waiter.reply().await
+    /// Who hears what it says now.
+    pub(super) fn ear(&self) -> SharedEar {
+        Arc::clone(&self.ear.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on `ear` hears what it says.
+    pub(crate) fn hand_to(&self, ear: SharedEar) {
+        *self.ear.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&ear);
+        if let Some(exit) = self.exit() {
+            ear.gone(&Fault::exited(exit));
+        }
+    }
+
+    /// Queues a message to be written. A closed queue means that the process is gone, and then
+    /// its ear knows already.
+    pub(crate) async fn send(&self, message: Outgoing) {
+        drop(self.queue.send(message).await);
     }
 }

@@ -15,7 +15,7 @@ use super::child::Child;
 use super::errors::{self, Tail};
 use super::writer::{self, Outgoing};
 use crate::event::ChildEnded;
-use crate::fault::{Exit, How};
+use crate::fault::{Exit, Fault, How};
 use crate::guard::Guard;
 
 /// Between the steps of stopping: closed input, TERM, KILL.
@@ -73,7 +73,7 @@ impl Child {
             queue,
         } = running;
         let tail = Tail::default();
-        let mut input = Box::pin(writer::run(stdin, queue, &self.calls));
+        let mut input = Box::pin(writer::run(stdin, queue, self));
         let mut output = Box::pin(self.read(stdout));
         let errors = errors::drain(stderr, self.upstream(), &self.redactor, &tail);
         let mut errors = std::pin::pin!(maybe_done(errors));
@@ -120,7 +120,7 @@ impl Child {
     async fn asked(&self, stop: &CancellationToken) {
         let gently = async {
             stop.cancelled().await;
-            drop(timeout(GRACE, self.calls.idle()).await);
+            drop(timeout(GRACE, self.ear().idle()).await);
         };
         tokio::select! {
             () = self.closing.cancelled() => {}
@@ -131,13 +131,13 @@ impl Child {
     fn ended(&self, how: How, tail: String) {
         let told = self.tell_callers;
         let exit = Arc::new(Exit { how, tail, told });
-        self.calls.fail_all(&exit);
         ChildEnded {
             upstream: self.upstream(),
             exit: &exit,
         }
         .emit();
-        drop(self.exit.set(exit));
+        drop(self.exit.set(Arc::clone(&exit)));
+        self.ear().gone(&Fault::exited(&exit));
         self.lost.cancel();
     }
 }

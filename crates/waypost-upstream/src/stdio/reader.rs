@@ -5,16 +5,14 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
-use waypost_wire::code;
-use waypost_wire::error::{ErrorObject, Malformed};
-use waypost_wire::id::Id;
-use waypost_wire::message::{self, Message};
+use waypost_wire::error::Malformed;
+use waypost_wire::message::Message;
 
 use super::child::Child;
 use super::lines::{Line, Lines};
 use super::sniff;
-use super::writer::Outgoing;
-use crate::event::{Ignored, StrayLine};
+use crate::ear::Heard;
+use crate::event::StrayLine;
 use crate::fault::Fault;
 
 impl Child {
@@ -43,9 +41,7 @@ impl Child {
             return;
         }
         match Message::parse(&line) {
-            Ok(Message::Response(id, outcome)) => self.calls.answer(id.as_ref(), outcome),
-            Ok(Message::Notification(notification)) => self.calls.notify(notification),
-            Ok(Message::Request(request)) => self.refuse(&request.id),
+            Ok(message) => self.ear().hear(Heard::aloud(message)),
             Err(unreadable) => {
                 let id = match (&unreadable.id, &unreadable.reason) {
                     // JSON, but none of the protocol's: a log line with an `id` is no answer.
@@ -78,21 +74,7 @@ impl Child {
         }
         .emit();
         if let Some(id) = id {
-            self.calls.spoil(id, fault);
+            self.ear().spoiled(id, fault);
         }
-    }
-
-    /// Servers of this era ask in their results; one that asks here must not wait for ever.
-    fn refuse(&self, id: &Id) {
-        let upstream = self.upstream();
-        Ignored {
-            upstream,
-            reason: "request",
-        }
-        .emit();
-        let error = ErrorObject::new(code::METHOD_NOT_FOUND, "method not found");
-        let answer = message::encode_error(Some(id), &error);
-        // With a full queue the server does not read; it will not miss the answer.
-        drop(self.queue.try_send(Outgoing::Answer(answer)));
     }
 }

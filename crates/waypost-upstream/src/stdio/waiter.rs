@@ -10,14 +10,13 @@ use waypost_hub::error::CallError;
 use waypost_hub::reply::{Event, Reply};
 use waypost_wire::message::Notification;
 
-use super::calls::Outlet;
-use super::child::Child;
+use super::calls::{Calls, Outlet};
 use crate::fault::Fault;
 use crate::outcome;
 
 /// Notifications, then the end. Dropped before it, it tells the server to stop.
 pub(crate) struct Waiter {
-    child: Arc<Child>,
+    calls: Arc<Calls>,
     outlet: Outlet,
     /// Read before anybody asked.
     ahead: Option<Notification>,
@@ -25,9 +24,9 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    pub(crate) fn new(child: Arc<Child>, outlet: Outlet) -> Self {
+    pub(crate) fn new(calls: Arc<Calls>, outlet: Outlet) -> Self {
         Self {
-            child,
+            calls,
             outlet,
             ahead: None,
             done: false,
@@ -72,7 +71,7 @@ impl Stream for Waiter {
             return Poll::Ready(Some(Ok(Event::Notification(notification))));
         }
         let event = ready!(self.poll_event(cx));
-        let upstream = self.child.upstream();
+        let upstream = self.calls.upstream();
         Poll::Ready(event.map(|event| event.map_err(|fault| fault.into_call(upstream))))
     }
 }
@@ -80,7 +79,7 @@ impl Stream for Waiter {
 impl Drop for Waiter {
     fn drop(&mut self) {
         if !self.done {
-            self.child.calls.leave(&mut self.outlet);
+            self.calls.leave(&mut self.outlet);
         }
     }
 }

@@ -13,7 +13,7 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::calls::Calls;
+use super::child::Child;
 
 /// Messages waiting to be written. A call waits for room; it does not fail.
 const QUEUE: usize = 64;
@@ -23,8 +23,8 @@ const QUEUE: usize = 64;
 pub(crate) enum Outgoing {
     /// The request of the call with this id, unless it was given up meanwhile.
     Call(u64, Bytes),
-    /// The answer to a request of the server.
-    Answer(Bytes),
+    /// A notification, or the answer to a request of the server.
+    Other(Bytes),
 }
 
 /// What the server has to stop.
@@ -39,6 +39,8 @@ pub(crate) enum Stop {
         /// The server's name for it.
         task: Raw,
     },
+    /// A request of its own: this is the answer.
+    Request(Bytes),
 }
 
 /// What the server has to be told to stop.
@@ -71,16 +73,17 @@ pub(crate) fn queue() -> (mpsc::Sender<Outgoing>, mpsc::Receiver<Outgoing>) {
 }
 
 /// Writes until the child does not read any more. Dropped, it closes the pipe.
-pub(crate) async fn run(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Outgoing>, calls: &Calls) {
+pub(crate) async fn run(mut stdin: ChildStdin, mut queue: mpsc::Receiver<Outgoing>, child: &Child) {
+    let cancels = &child.cancels;
     loop {
         let written = tokio::select! {
-            () = calls.cancels.wake.notified() => cancel(&mut stdin, &calls.cancels).await,
+            () = cancels.wake.notified() => cancel(&mut stdin, cancels).await,
             next = queue.recv() => match next {
-                Some(Outgoing::Call(id, message)) if calls.sending(id) => {
+                Some(Outgoing::Call(id, message)) if child.ear().sending(id) => {
                     write(&mut stdin, message).await
                 }
                 Some(Outgoing::Call(..)) => Ok(()),
-                Some(Outgoing::Answer(message)) => write(&mut stdin, message).await,
+                Some(Outgoing::Other(message)) => write(&mut stdin, message).await,
                 // The child owns one end of its own, so this end comes with the child's.
                 None => return,
             },
@@ -96,6 +99,7 @@ async fn cancel(stdin: &mut ChildStdin, cancels: &Cancels) -> std::io::Result<()
         let message = match stop {
             Stop::Call(id) => cancelled(id),
             Stop::Task { id, task } => cancel_task(id, task),
+            Stop::Request(answer) => answer,
         };
         write(stdin, message).await?;
     }

@@ -1,5 +1,4 @@
 use bytes::Bytes;
-use waypost_wire::message::Message;
 
 use super::*;
 
@@ -22,11 +21,8 @@ fn calls() -> Calls {
 
 /// A line of the child.
 fn says(calls: &Calls, line: &str) {
-    match Message::parse(&Bytes::from(line.to_owned())).unwrap() {
-        Message::Response(id, outcome) => calls.answer(id.as_ref(), outcome),
-        Message::Notification(notification) => calls.notify(notification),
-        Message::Request(request) => panic!("{request:?}"),
-    }
+    let message = Message::parse(&Bytes::from(line.to_owned())).unwrap();
+    calls.hear(Heard::aloud(message));
 }
 
 fn answers(calls: &Calls, id: u64, result: &str) {
@@ -111,7 +107,7 @@ fn stopped(calls: &Calls) -> Vec<String> {
     let tasks = calls.cancels.take().into_iter();
     let tasks = tasks.filter_map(|stop| match stop {
         Stop::Task { task, .. } => Some(task.to_string()),
-        Stop::Call(_) => None,
+        Stop::Call(_) | Stop::Request(_) => None,
     });
     tasks.collect()
 }

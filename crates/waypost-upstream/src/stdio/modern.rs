@@ -1,0 +1,132 @@
+//! A child process that is spoken to without a session; processes come and go, this stays.
+
+use std::sync::Arc;
+
+use waypost_hub::call::Call;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::reply::Reply;
+use waypost_wire::id::Id;
+use waypost_wire::message;
+
+use super::calls::Calls;
+use super::child::Child;
+use super::launcher::Launcher;
+use super::waiter::Waiter;
+use super::writer::Outgoing;
+use crate::fault::Fault;
+use crate::flight::{Flight, Opened, Want};
+
+/// One process and the calls in flight at it.
+#[derive(Clone, Debug)]
+pub(crate) struct Speaker {
+    pub(crate) child: Arc<Child>,
+    pub(crate) calls: Arc<Calls>,
+}
+
+impl Speaker {
+    /// Starts a process.
+    pub(crate) async fn start(upstream: &Arc<str>, launcher: &Launcher) -> Result<Self, Fault> {
+        let calls = Arc::new(Calls::new(upstream));
+        let cancels = Arc::clone(&calls.cancels);
+        let child = launcher.launch(Arc::clone(&calls) as _, cancels).await?;
+        Ok(Self { child, calls })
+    }
+
+    /// Sends `call` and waits for the first answer.
+    pub(crate) async fn call(&self, mut call: Call) -> Result<Reply, Fault> {
+        let outlet = self.calls.open(&call)?;
+        let id = outlet.id;
+        call.meta.put(&mut call.params);
+        let request = message::encode_request(&Id::number(id), &call.method, &call.params);
+        let waiter = Waiter::new(Arc::clone(&self.calls), outlet);
+        self.child.send(Outgoing::Call(id, request)).await;
+        waiter.reply().await
+    }
+}
+
+impl Opened for Speaker {
+    fn serves(&self) -> bool {
+        self.child.exit().is_none()
+    }
+
+    fn discard(&self) {
+        self.child.close();
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.child, &other.child)
+    }
+}
+
+/// The process that answers calls without a session.
+#[derive(Debug)]
+pub(crate) struct ModernStdio {
+    upstream: Arc<str>,
+    launcher: Launcher,
+    tasks: Tasks,
+    flight: Flight<Speaker>,
+}
+
+impl ModernStdio {
+    pub(crate) fn new(upstream: &Arc<str>, launcher: &Launcher, tasks: &Tasks) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            launcher: launcher.clone(),
+            tasks: tasks.clone(),
+            flight: Flight::new(),
+        }
+    }
+
+    /// The process that answers now, started where there is none.
+    pub(crate) async fn speaker(&self, want: Want) -> Result<Speaker, Fault> {
+        let (upstream, launcher) = (Arc::clone(&self.upstream), self.launcher.clone());
+        let open = || async move { Speaker::start(&upstream, &launcher).await };
+        self.flight.get(&self.tasks, want, open).await
+    }
+
+    /// The process that answers now, if there is one.
+    pub(crate) fn current(&self) -> Option<Speaker> {
+        self.flight.current()
+    }
+
+    /// The last process, also when it has ended.
+    pub(crate) fn last(&self) -> Option<Speaker> {
+        self.flight.last()
+    }
+
+    /// Lets go of `speaker`, which turned out to speak otherwise; the process goes on.
+    pub(crate) fn let_go(&self, speaker: &Speaker) {
+        self.flight.forget(speaker);
+    }
+
+    /// Takes back a process that was let go of.
+    pub(crate) fn adopt(&self, speaker: Speaker) {
+        if let Err(speaker) = self.flight.adopt(speaker) {
+            speaker.discard();
+        }
+    }
+
+    /// Sends `call` to the process, which is started where there is none.
+    pub(crate) async fn call(&self, call: Call) -> Result<Reply, Fault> {
+        self.speaker(Want::Call).await?.call(call).await
+    }
+
+    /// Starts nothing any more and ends what runs; resolves when that is gone.
+    pub(crate) fn close(&self) -> impl Future<Output = ()> + Send + use<> {
+        let speaker = self.flight.close();
+        async move {
+            if let Some(Speaker { child, .. }) = speaker {
+                child.close();
+                child.reaped().await;
+            }
+        }
+    }
+}
+
+impl Drop for ModernStdio {
+    fn drop(&mut self) {
+        if let Some(speaker) = self.flight.close() {
+            speaker.discard();
+        }
+    }
+}
