@@ -62,7 +62,20 @@ pub struct Arriving {
     pub headers: HeaderMap,
     body: Incoming,
     lines: Lines,
-    data: String,
+    event: Event,
+}
+
+/// One event of an event stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Event {
+    /// Its name; empty for `message`.
+    pub name: String,
+    /// Where to resume after it.
+    pub id: Option<String>,
+    /// How long to wait before resuming, in milliseconds.
+    pub retry_ms: Option<u64>,
+    /// Its data, each line ended by a line feed.
+    pub data: String,
 }
 
 impl Client {
@@ -87,6 +100,11 @@ impl Client {
     #[must_use]
     pub fn with_tasks(self) -> Self {
         self.with_capabilities(json!({ "elicitation": {}, "extensions": { TASKS: {} } }))
+    }
+
+    /// The endpoint.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     /// A correct request: `_meta` completed, headers matching, a new id.
@@ -154,7 +172,7 @@ impl Client {
             headers: head.headers,
             body,
             lines,
-            data: String::new(),
+            event: Event::default(),
         })
     }
 
@@ -245,17 +263,42 @@ impl Arriving {
     ///
     /// When the connection breaks off, or a message is not JSON.
     pub async fn next(&mut self) -> io::Result<Option<Value>> {
+        while let Some(event) = self.event().await? {
+            if !event.data.trim().is_empty() {
+                return Ok(Some(serde_json::from_str(&event.data)?));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next event, whatever it says; `None` at the end.
+    ///
+    /// # Errors
+    ///
+    /// When the connection breaks off, or is no text.
+    pub async fn event(&mut self) -> io::Result<Option<Event>> {
         loop {
             while let Some(line) = self.lines.next() {
                 let line = String::from_utf8(line).map_err(io::Error::other)?;
                 if line.is_empty() {
-                    let data = std::mem::take(&mut self.data);
-                    if !data.trim().is_empty() {
-                        return Ok(Some(serde_json::from_str(&data)?));
+                    let event = std::mem::take(&mut self.event);
+                    if event != Event::default() {
+                        return Ok(Some(event));
                     }
-                } else if let Some(data) = line.strip_prefix("data:") {
-                    self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
-                    self.data.push('\n');
+                    continue;
+                }
+                let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+                let value = value.strip_prefix(' ').unwrap_or(value);
+                match field {
+                    "data" => {
+                        self.event.data.push_str(value);
+                        self.event.data.push('\n');
+                    }
+                    "event" => value.clone_into(&mut self.event.name),
+                    "id" => self.event.id = Some(value.to_owned()),
+                    "retry" => self.event.retry_ms = value.parse().ok(),
+                    // A comment begins with a colon: its field is empty.
+                    _ => {}
                 }
             }
             match self.body.frame().await {
@@ -269,16 +312,19 @@ impl Arriving {
         }
     }
 
+    /// Whether the body is an event stream.
+    pub fn is_stream(&self) -> bool {
+        let kind = self.headers.get(CONTENT_TYPE);
+        kind.and_then(|kind| kind.to_str().ok())
+            .is_some_and(|kind| kind.starts_with("text/event-stream"))
+    }
+
     /// Reads to the end.
     ///
     /// # Errors
     ///
     /// When the connection breaks off.
     pub async fn finish(mut self) -> io::Result<Reply> {
-        let kind = self
-            .headers
-            .get(CONTENT_TYPE)
-            .and_then(|kind| kind.to_str().ok());
         let mut reply = Reply {
             status: self.status,
             headers: self.headers.clone(),
@@ -286,7 +332,7 @@ impl Arriving {
             answer: Value::Null,
             raw: Bytes::new(),
         };
-        if kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
+        if self.is_stream() {
             while let Some(message) = self.next().await? {
                 if message.get("method").is_some() {
                     reply.notifications.push(message);

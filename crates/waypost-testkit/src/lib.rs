@@ -6,5 +6,6 @@ pub mod demo;
 pub mod kit;
 mod lines;
 pub mod misbehave;
+pub mod peer;
 pub mod run;
 pub mod seen;

@@ -9,6 +9,7 @@ mod everything;
 mod external;
 mod listen;
 mod misbehave;
+mod peers;
 mod stdio;
 mod tasks;
 mod transport;
