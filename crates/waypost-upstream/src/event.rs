@@ -6,7 +6,8 @@ use crate::fault::{Exit, How};
 #[derive(Debug)]
 pub(crate) struct Ignored<'a> {
     pub(crate) upstream: &'a str,
-    /// `request`, `other_answer`, `late_answer`, `unmatched`, `queue_full`, `not_a_message`.
+    /// `request`, `other_answer`, `late_answer`, `unmatched`, `queue_full`, `not_a_message`,
+    /// `too_large`.
     pub(crate) reason: &'static str,
 }
 
@@ -20,6 +21,29 @@ impl Ignored<'_> {
             "upstream" => (*upstream).to_owned(), "reason" => *reason
         )
         .increment(1);
+    }
+}
+
+/// A server has only a transport that was not tried first.
+#[derive(Debug)]
+pub(crate) struct TransportChosen<'a> {
+    pub(crate) upstream: &'a str,
+    /// `sse`.
+    pub(crate) transport: &'static str,
+}
+
+impl TransportChosen<'_> {
+    /// Writes the log line of this event; nothing else does.
+    pub(crate) fn emit(&self) {
+        let Self {
+            upstream,
+            transport,
+        } = self;
+        tracing::info!(
+            upstream,
+            transport,
+            "the server refuses POST; using its event stream"
+        );
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use waypost_hub::error::{CallError, Kind};
 use waypost_wire::error::Malformed;
 
+pub use crate::legacy::EndpointFault;
 pub use crate::stdio::SpawnFault;
 
 /// Why a server gave no answer.
@@ -70,6 +71,9 @@ pub enum Fault {
     /// The server does not know the session any more; the call did not run.
     #[error("does not know the session any more")]
     SessionLost,
+    /// A server of HTTP+SSE does not say where to post messages.
+    #[error("{0}")]
+    Endpoint(#[from] EndpointFault),
     /// The reader of a subscription is too slow.
     #[error("more notifications came than were read")]
     Overflow,
@@ -152,6 +156,7 @@ impl Fault {
             | Self::NotRunning(_)
             | Self::Stopping
             | Self::SessionLost
+            | Self::Endpoint(_)
             | Self::Exited { sent: false, .. } => true,
             // Refused at the door.
             Self::Status { status, .. } => matches!(status, 401 | 429),
@@ -193,7 +198,8 @@ impl Fault {
             | Self::Malformed(_)
             | Self::WrongAnswer
             | Self::ResultType
-            | Self::Refused { .. } => Kind::BadUpstream,
+            | Self::Refused { .. }
+            | Self::Endpoint(_) => Kind::BadUpstream,
             Self::NoCertificates | Self::Header { .. } => Kind::Internal,
         }
     }

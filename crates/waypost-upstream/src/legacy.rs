@@ -4,4 +4,7 @@
 
 #![expect(dead_code, reason = "sessions are built on it next")]
 
+pub(crate) mod http;
 pub(crate) mod link;
+
+pub use self::http::EndpointFault;

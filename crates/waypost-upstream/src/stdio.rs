@@ -18,7 +18,7 @@ mod modern;
 mod process;
 mod reader;
 mod redact;
-mod sniff;
+pub(crate) mod sniff;
 mod waiter;
 mod writer;
 

@@ -13,6 +13,9 @@ use waypost_wire::message::{Message, Outcome};
 use crate::fault::Fault;
 use crate::outcome;
 
+/// The body of an error status is a short JSON-RPC error or of no interest.
+const ERROR_BODY: usize = 1024 * 1024;
+
 /// The two bodies that an answer can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyKind {
@@ -59,7 +62,7 @@ fn essence(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Reads a whole body of at most `limit` bytes. One that comes in one piece is not copied.
-pub(crate) async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
+async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
     let hint = body.size_hint();
     let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
     if announced > limit {
@@ -89,6 +92,21 @@ pub(crate) async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, F
     } else {
         more.freeze()
     })
+}
+
+/// Reads the whole body of a response with this status. One of an error status that cannot be
+/// read says no more than its status.
+pub(crate) async fn whole(
+    body: Incoming,
+    limit: usize,
+    status: StatusCode,
+    headers: &HeaderMap,
+) -> Result<Bytes, Fault> {
+    if status.is_success() {
+        return collect(body, limit).await;
+    }
+    let body = collect(body, limit.min(ERROR_BODY)).await;
+    body.map_err(|_| status_fault(status, headers))
 }
 
 /// Reads a JSON body as the end of the request `id`.

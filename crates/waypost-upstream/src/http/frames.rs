@@ -63,19 +63,23 @@ impl Frames {
 
     /// Reads the body's last bytes behind the answer, so that the connection can be used again.
     pub(crate) fn let_go(self, tasks: &Tasks) {
-        let mut body = self.body;
-        if body.is_end_stream() {
-            return;
-        }
-        tasks.spawn_here(|stop| async move {
-            let drain = async { while let Some(Ok(_)) = body.frame().await {} };
-            tokio::select! {
-                () = drain => {}
-                () = tokio::time::sleep(LINGER) => {}
-                () = stop.cancelled() => {}
-            }
-        });
+        drain(self.body, tasks);
     }
+}
+
+/// Reads the rest of a body of no interest, so that the connection can be used again.
+pub(crate) fn drain(mut body: Incoming, tasks: &Tasks) {
+    if body.is_end_stream() {
+        return;
+    }
+    tasks.spawn_here(|stop| async move {
+        let drain = async { while let Some(Ok(_)) = body.frame().await {} };
+        tokio::select! {
+            () = drain => {}
+            () = tokio::time::sleep(LINGER) => {}
+            () = stop.cancelled() => {}
+        }
+    });
 }
 
 fn too_large(large: TooLarge) -> Fault {

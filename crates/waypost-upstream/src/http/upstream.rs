@@ -25,9 +25,6 @@ use crate::fault::Fault;
 use crate::parts::Parts;
 use crate::probe::{self, Answered, Discovery};
 
-/// The body of an error status is a short JSON-RPC error or of no interest.
-const ERROR_BODY: usize = 1024 * 1024;
-
 /// What of the configuration matters here.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -105,18 +102,7 @@ impl HttpUpstream {
         }
         let reply = match BodyKind::of(headers) {
             BodyKind::Json => {
-                let limit = if status.is_success() {
-                    self.limit
-                } else {
-                    self.limit.min(ERROR_BODY)
-                };
-                let body = answer::collect(body, limit).await;
-                let body = match body {
-                    Err(_) if !status.is_success() => {
-                        return Err(answer::status_fault(status, headers));
-                    }
-                    body => body?,
-                };
+                let body = answer::whole(body, self.limit, status, headers).await?;
                 Reply::End(answer::end(&body, &id, status, headers)?)
             }
             BodyKind::Events => {

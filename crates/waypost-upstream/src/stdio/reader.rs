@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
-use waypost_wire::error::Malformed;
 use waypost_wire::message::Message;
 
 use super::child::Child;
@@ -43,18 +42,7 @@ impl Child {
         match Message::parse(&line) {
             Ok(message) => self.ear().hear(Heard::aloud(message)),
             Err(unreadable) => {
-                let id = match (&unreadable.id, &unreadable.reason) {
-                    // JSON, but none of the protocol's: a log line with an `id` is no answer.
-                    (
-                        _,
-                        Malformed::Wrong {
-                            member: "jsonrpc", ..
-                        }
-                        | Malformed::NotObject,
-                    ) => None,
-                    (Some(id), _) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
-                    (None, _) => sniff::id(&line, &line),
-                };
+                let id = sniff::whose(&unreadable, &line);
                 self.spoiled(id, &line, Fault::Malformed(unreadable.reason));
             }
         }

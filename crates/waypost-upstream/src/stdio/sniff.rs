@@ -3,6 +3,25 @@
 //! Such a line must fail its call rather than let it wait for its timeout. A server that lies here
 //! fails a call of its own.
 
+use waypost_wire::error::Malformed;
+use waypost_wire::message::Unreadable;
+
+/// Whose answer a whole message was meant to be.
+pub(crate) fn whose(unreadable: &Unreadable, text: &[u8]) -> Option<u64> {
+    match (&unreadable.id, &unreadable.reason) {
+        // JSON, but none of the protocol's: a log line with an `id` is no answer.
+        (
+            _,
+            Malformed::Wrong {
+                member: "jsonrpc", ..
+            }
+            | Malformed::NotObject,
+        ) => None,
+        (Some(own), _) => own.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
+        (None, _) => id(text, text),
+    }
+}
+
 /// The id of a response, from the first and the last bytes of its line.
 pub(crate) fn id(head: &[u8], tail: &[u8]) -> Option<u64> {
     in_head(head).or_else(|| in_tail(tail))

@@ -1,0 +1,82 @@
+//! From bytes to what an ear takes.
+
+use bytes::Bytes;
+use waypost_wire::id::Id;
+use waypost_wire::message::{Message, Outcome};
+use waypost_wire::raw::Raw;
+use waypost_wire::sse::Event;
+
+use crate::ear::{Ear, Heard};
+use crate::event::Ignored;
+use crate::fault::Fault;
+use crate::stdio::sniff;
+
+/// The messages in `bytes`: one, or those of a batch, which 2025-03-26 has (transports, sending
+/// messages to the server).
+pub(super) fn messages(bytes: &Bytes) -> Vec<Bytes> {
+    let batch = bytes.trim_ascii_start().starts_with(b"[");
+    let items = batch.then(|| Raw::parse(bytes).ok()?.as_array()).flatten();
+    match items {
+        Some(items) => items.iter().map(|item| item.as_bytes().clone()).collect(),
+        None => vec![bytes.clone()],
+    }
+}
+
+/// What an event carries; nothing for those that only mark a place or are of another kind.
+pub(super) fn carried(event: &Event) -> Vec<Bytes> {
+    let message = event.kind.as_deref().is_none_or(|kind| kind == "message");
+    if event.data.is_empty() || !message {
+        return Vec::new();
+    }
+    messages(&event.data)
+}
+
+/// Gives `ear` what came on a stream that belongs to no request.
+pub(super) fn aloud(ear: &dyn Ear, upstream: &str, event: &Event) {
+    for message in carried(event) {
+        match Message::parse(&message) {
+            Ok(message) => ear.hear(Heard::aloud(message)),
+            Err(unreadable) => match sniff::whose(&unreadable, &message) {
+                Some(id) => ear.spoiled(id, Fault::Malformed(unreadable.reason)),
+                None => not_a_message(upstream),
+            },
+        }
+    }
+}
+
+/// Gives `ear` a message that came on the stream of request `id`, unless it is the answer, which
+/// is given back.
+pub(super) fn of_request(
+    ear: &dyn Ear,
+    upstream: &str,
+    id: u64,
+    message: &Bytes,
+) -> Result<Option<Outcome>, Fault> {
+    match Message::parse(message) {
+        Ok(Message::Response(Some(got), outcome)) if got == Id::number(id) => Ok(Some(outcome)),
+        // An error whose id could not be filled in.
+        Ok(Message::Response(None, error @ Outcome::Error(_))) => Ok(Some(error)),
+        // The answer to another request, on a stream that was resumed: its number tells whose.
+        Ok(message @ Message::Response(..)) => {
+            ear.hear(Heard::aloud(message));
+            Ok(None)
+        }
+        Ok(message) => {
+            let of = Some(id);
+            ear.hear(Heard { message, of });
+            Ok(None)
+        }
+        Err(unreadable) if sniff::whose(&unreadable, message) == Some(id) => {
+            Err(Fault::Malformed(unreadable.reason))
+        }
+        Err(_) => {
+            not_a_message(upstream);
+            Ok(None)
+        }
+    }
+}
+
+pub(super) fn not_a_message(upstream: &str) {
+    let reason = "not_a_message";
+    Ignored { upstream, reason }.emit();
+}

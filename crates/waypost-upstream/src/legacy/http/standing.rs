@@ -1,0 +1,140 @@
+//! The stream on which a server speaks unasked (2025-11-25: transports, listening for messages).
+
+use std::time::{Duration, Instant};
+
+use super::hearing;
+use super::place::Place;
+use super::streamable::Session;
+use crate::event::Ignored;
+use crate::fault::Fault;
+use crate::http::frames::Frames;
+
+/// Between two attempts, whatever shorter time the server asks for.
+const LEAST: Duration = Duration::from_millis(500);
+
+/// A stream that lived so long did not fail to open.
+const LONG: Duration = Duration::from_secs(30);
+
+/// What a GET that got no stream means.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// The server has no such stream, or not for us.
+    NotOffered,
+    /// There was one, and now the server does not know the session.
+    Lost,
+    /// Later, perhaps.
+    Later,
+    /// Later, but from the beginning: it does not know the place where we were.
+    Anew,
+}
+
+impl Session {
+    /// Keeps the server's own stream open as long as it has one.
+    pub(super) async fn stand(&self) {
+        let mut place = Place::default();
+        let mut offered = false;
+        loop {
+            let (request, named) = self.get(&place);
+            let opened = self.wire.events(request).await;
+            self.settled.send_replace(true);
+            let failed = opened.is_err();
+            match opened {
+                Ok(frames) => {
+                    offered = true;
+                    self.hear_out(frames, &mut place).await;
+                }
+                Err(fault) => match verdict(&fault, offered && named, place.can_resume()) {
+                    Verdict::NotOffered => return,
+                    Verdict::Lost => return self.mourn().await,
+                    Verdict::Later => {}
+                    Verdict::Anew => place.forget(),
+                },
+            }
+            tokio::time::sleep(place.wait(LEAST, failed)).await;
+        }
+    }
+
+    /// Hears a stream until it ends.
+    async fn hear_out(&self, mut frames: Frames, place: &mut Place) {
+        let upstream = &*self.wire.name;
+        let begun = Instant::now();
+        loop {
+            match frames.next().await {
+                Ok(Some(event)) => {
+                    place.note(&event);
+                    hearing::aloud(&*self.ear, upstream, &event);
+                }
+                Err(Fault::TooLarge { .. }) => {
+                    let reason = "too_large";
+                    Ignored { upstream, reason }.emit();
+                    // It would come again.
+                    place.forget();
+                    break;
+                }
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if begun.elapsed() > LONG {
+            place.proven();
+        }
+    }
+
+    /// Says that the session is gone, when nothing is in flight that may still be answered.
+    async fn mourn(&self) {
+        self.ear.idle().await;
+        let fault = self.lose();
+        self.ear.gone(&fault);
+    }
+}
+
+fn verdict(fault: &Fault, known: bool, placed: bool) -> Verdict {
+    match fault {
+        Fault::Status { status: 404, .. } if known => Verdict::Lost,
+        Fault::Status { status: 400, .. } if placed => Verdict::Anew,
+        fault if transient(fault) => Verdict::Later,
+        _ => Verdict::NotOffered,
+    }
+}
+
+/// Whether the same request may succeed later.
+pub(super) fn transient(fault: &Fault) -> bool {
+    match fault {
+        Fault::Connect(_) | Fault::Closed => true,
+        Fault::Status { status, .. } => match status {
+            408 | 425 | 429 => true,
+            status => *status >= 500 && *status != 501,
+        },
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::ConnectFault;
+
+    #[test]
+    fn r58_only_what_may_change_is_tried_again() {
+        let status = |status| Fault::Status {
+            status,
+            retry_after: None,
+        };
+        for gone in [404, 405, 501, 400, 401, 403, 406] {
+            let got = verdict(&status(gone), false, false);
+            assert_eq!(got, Verdict::NotOffered, "{gone}");
+        }
+        let html = Fault::ContentType(Some("text/html".to_owned()));
+        assert_eq!(verdict(&html, true, true), Verdict::NotOffered);
+        for later in [408, 429, 500, 502, 503, 504] {
+            assert_eq!(
+                verdict(&status(later), true, true),
+                Verdict::Later,
+                "{later}"
+            );
+        }
+        let refused = Fault::Connect(ConnectFault::Refused);
+        assert_eq!(verdict(&refused, true, true), Verdict::Later);
+        assert_eq!(verdict(&status(404), true, false), Verdict::Lost);
+        assert_eq!(verdict(&status(400), true, true), Verdict::Anew);
+    }
+}

@@ -1,0 +1,375 @@
+//! One session over Streamable HTTP (2025-03-26, 2025-06-18, 2025-11-25: transports).
+//!
+//! A session is two headers: no connection belongs to it, and none that ends takes it along.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HeaderMap;
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::id::Id;
+use waypost_wire::message::{Message, Outcome};
+
+use super::hearing;
+use super::lost;
+use super::place::Place;
+use super::standing::transient;
+use super::wire::{PROTOCOL_VERSION, SESSION_ID, Wire, version_header};
+use crate::ear::{Heard, SharedEar};
+use crate::fault::Fault;
+use crate::http::answer::{self, BodyKind};
+use crate::http::frames::{Frames, drain};
+use crate::legacy::link::Link;
+
+/// How long the first requests wait for the server to have opened its own stream: what it says
+/// there in the meantime is lost. Some servers send no head before they have something to say.
+const STANDING: Duration = Duration::from_millis(500);
+
+/// How long a server may take to end a session.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How often in a row a cut stream may fail to be opened again.
+const RESUMPTIONS: u32 = 5;
+
+/// Between two looks at a cut stream, whatever shorter time the server asks for.
+const RESUME_LEAST: Duration = Duration::from_millis(100);
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Streamable {
+    session: Arc<Session>,
+}
+
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) wire: Arc<Wire>,
+    pub(super) ear: SharedEar,
+    state: Mutex<State>,
+    /// Whether it is known if the server has a stream of its own.
+    pub(super) settled: watch::Sender<bool>,
+    over: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stage: Stage,
+    id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// Nothing can be lost yet.
+    #[default]
+    Handshake,
+    Open,
+    Over,
+}
+
+// === impl Streamable ===
+
+impl Streamable {
+    pub(super) fn new(wire: &Arc<Wire>, ear: SharedEar) -> Self {
+        Self {
+            session: Arc::new(Session {
+                wire: Arc::clone(wire),
+                ear,
+                state: Mutex::default(),
+                settled: watch::Sender::new(false),
+                over: CancellationToken::new(),
+            }),
+        }
+    }
+}
+
+impl Drop for Streamable {
+    fn drop(&mut self) {
+        self.session.over.cancel();
+    }
+}
+
+impl Link for Streamable {
+    fn request(&self, id: u64, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
+        let session = Arc::clone(&self.session);
+        let work = async move { session.exchange(id, message).await };
+        Box::pin(self.session.wire.on_control(work))
+    }
+
+    fn tell(&self, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
+        let session = Arc::clone(&self.session);
+        let work = async move { session.tell(message).await };
+        Box::pin(self.session.wire.on_control(work))
+    }
+
+    fn agreed(&self, protocol: &str) {
+        self.session.state().version = version_header(protocol);
+    }
+
+    fn opened(&self) {
+        self.session.state().stage = Stage::Open;
+        let session = Arc::clone(&self.session);
+        self.session.wire.tasks.spawn(|stop| async move {
+            let over = session.over.clone();
+            tokio::select! {
+                () = session.stand() => {}
+                () = over.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        let session = Arc::clone(&self.session);
+        Box::pin(async move {
+            session.over.cancel();
+            let Some(request) = session.farewell() else {
+                return;
+            };
+            let wire = Arc::clone(&session.wire);
+            let work = async move {
+                // Whatever the answer is, 405 included: there is nothing left to do.
+                let response = timeout(FAREWELL, wire.send(request)).await;
+                if let Ok(Ok(response)) = response {
+                    drain(response.into_body(), &wire.tasks);
+                }
+                Ok(())
+            };
+            drop(session.wire.on_control(work).await);
+        })
+    }
+}
+
+// === impl Session ===
+
+impl Session {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what makes a request one of this session; whether that names it.
+    fn sign(&self, request: &mut Request<Full<Bytes>>) -> bool {
+        let state = self.state();
+        let headers = request.headers_mut();
+        if let Some(version) = &state.version {
+            headers.insert(PROTOCOL_VERSION, version.clone());
+        }
+        if let Some(id) = &state.id {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        state.id.is_some()
+    }
+
+    /// A request for the server's own stream, or for the rest of one that was cut, and whether it
+    /// names a session.
+    pub(super) fn get(&self, place: &Place) -> (Request<Full<Bytes>>, bool) {
+        let mut request = self.wire.get();
+        let named = self.sign(&mut request);
+        place.mark(&mut request);
+        (request, named)
+    }
+
+    /// The request that ends the session, once and where there is one.
+    fn farewell(&self) -> Option<Request<Full<Bytes>>> {
+        let mut request = self.wire.delete();
+        let named = self.sign(&mut request);
+        let mut state = self.state();
+        state.stage = Stage::Over;
+        state.id = None;
+        named.then_some(request)
+    }
+
+    /// Nothing can be sent in this session any more.
+    pub(super) fn lose(&self) -> Fault {
+        let mut state = self.state();
+        state.stage = Stage::Over;
+        state.id = None;
+        Fault::SessionLost
+    }
+
+    /// Lets a request pass when the session is there, after its own stream.
+    async fn enter(&self) -> Result<Stage, Fault> {
+        let stage = self.state().stage;
+        match stage {
+            Stage::Handshake => {}
+            Stage::Over => return Err(Fault::SessionLost),
+            Stage::Open => {
+                let mut settled = self.settled.subscribe();
+                drop(timeout(STANDING, settled.wait_for(|settled| *settled)).await);
+            }
+        }
+        Ok(stage)
+    }
+
+    async fn exchange(&self, id: u64, message: Bytes) -> Result<(), Fault> {
+        let stage = self.enter().await?;
+        if !self.ear.sending(id) {
+            return Ok(());
+        }
+        let mut request = self.wire.post(message);
+        let named = self.sign(&mut request);
+        let (head, body) = self.wire.send(request).await?.into_parts();
+        let (status, headers) = (head.status, &head.headers);
+        if stage == Stage::Handshake && status.is_success() {
+            self.keep(headers);
+        }
+        let kind = BodyKind::of(headers);
+        match (status.is_success(), kind) {
+            (true, BodyKind::Events) => return self.follow(id, body).await,
+            (true, BodyKind::Other) => return Err(answer::content_type_fault(headers)),
+            (true, BodyKind::Json) => {
+                let body = answer::whole(body, self.wire.limit, status, headers).await?;
+                return self.answered(id, &body, status, headers);
+            }
+            (false, _) => {}
+        }
+        let body = self.refusal(body, status, headers).await;
+        if stage == Stage::Open && lost::refused(status, named, &body) {
+            return Err(self.lose());
+        }
+        if kind != BodyKind::Json {
+            return Err(answer::status_fault(status, headers));
+        }
+        self.answered(id, &body, status, headers)
+    }
+
+    async fn tell(&self, message: Bytes) -> Result<(), Fault> {
+        let stage = self.state().stage;
+        if stage == Stage::Over {
+            return Err(Fault::SessionLost);
+        }
+        let mut request = self.wire.post(message);
+        let named = self.sign(&mut request);
+        let (head, body) = self.wire.send(request).await?.into_parts();
+        if head.status.is_success() {
+            drain(body, &self.wire.tasks);
+            return Ok(());
+        }
+        let body = self.refusal(body, head.status, &head.headers).await;
+        if stage == Stage::Open && lost::refused(head.status, named, &body) {
+            return Err(self.lose());
+        }
+        Err(answer::status_fault(head.status, &head.headers))
+    }
+
+    /// The body of an error status, as far as it helps.
+    async fn refusal(&self, body: Incoming, status: StatusCode, headers: &HeaderMap) -> Bytes {
+        if BodyKind::of(headers) == BodyKind::Events {
+            return Bytes::new();
+        }
+        let body = answer::whole(body, self.wire.limit, status, headers).await;
+        body.unwrap_or_default()
+    }
+
+    /// Remembers the session that the answer to `initialize` names.
+    fn keep(&self, headers: &HeaderMap) {
+        let Some(id) = headers.get(SESSION_ID).filter(|id| !id.is_empty()) else {
+            return;
+        };
+        let mut id = id.clone();
+        id.set_sensitive(true);
+        self.state().id = Some(id);
+    }
+
+    /// Hears a body that is not an event stream.
+    fn answered(
+        &self,
+        id: u64,
+        body: &Bytes,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Result<(), Fault> {
+        let own = Id::number(id);
+        let messages = hearing::messages(body);
+        if messages.len() > 1 {
+            for message in &messages {
+                let outcome = hearing::of_request(&*self.ear, &self.wire.name, id, message)?;
+                if let Some(outcome) = outcome {
+                    return self.settle(id, outcome);
+                }
+            }
+            return Err(Fault::WrongAnswer);
+        }
+        let message = messages.first().unwrap_or(body);
+        let outcome = answer::outcome(message, &own, status, headers)?;
+        self.settle(id, outcome)
+    }
+
+    /// Hears the answer to request `id`.
+    fn settle(&self, id: u64, outcome: Outcome) -> Result<(), Fault> {
+        if let Outcome::Error(error) = &outcome {
+            let stage = self.state().stage;
+            match stage {
+                // A session id on an error is none.
+                Stage::Handshake => self.state().id = None,
+                Stage::Open if lost::says_so(error) => return Err(self.lose()),
+                Stage::Open | Stage::Over => {}
+            }
+        }
+        let message = Message::Response(Some(Id::number(id)), outcome);
+        let of = Some(id);
+        self.ear.hear(Heard { message, of });
+        Ok(())
+    }
+
+    /// Hears the stream of request `id` up to its answer, wherever it is cut.
+    async fn follow(&self, id: u64, body: Incoming) -> Result<(), Fault> {
+        let mut frames = Frames::new(body, self.wire.limit);
+        let mut place = Place::default();
+        loop {
+            let cut = match self.until_answer(id, &mut frames, &mut place).await {
+                Ok(Some(outcome)) => {
+                    frames.let_go(&self.wire.tasks);
+                    return self.settle(id, outcome);
+                }
+                Ok(None) => Fault::NoEnd,
+                Err(Fault::Closed) => Fault::Closed,
+                Err(fault) => return Err(fault),
+            };
+            frames = self.resume(&mut place, cut).await?;
+        }
+    }
+
+    async fn until_answer(
+        &self,
+        id: u64,
+        frames: &mut Frames,
+        place: &mut Place,
+    ) -> Result<Option<Outcome>, Fault> {
+        while let Some(event) = frames.next().await? {
+            place.note(&event);
+            for message in hearing::carried(&event) {
+                let outcome = hearing::of_request(&*self.ear, &self.wire.name, id, &message)?;
+                if outcome.is_some() {
+                    return Ok(outcome);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Opens the rest of a stream that was cut, when the server said that there is one: it may
+    /// close a connection and be asked again later (2025-11-25: transports, resumability).
+    async fn resume(&self, place: &mut Place, cut: Fault) -> Result<Frames, Fault> {
+        if !place.can_resume() {
+            return Err(cut);
+        }
+        let mut failures = 0;
+        loop {
+            tokio::time::sleep(place.wait(RESUME_LEAST, failures > 0)).await;
+            let (request, _) = self.get(place);
+            match self.wire.events(request).await {
+                Ok(frames) => return Ok(frames),
+                Err(fault) if transient(&fault) && failures < RESUMPTIONS => failures += 1,
+                // The call may have run: what refuses the rest of its answer is no lost session.
+                Err(_) => return Err(cut),
+            }
+        }
+    }
+}

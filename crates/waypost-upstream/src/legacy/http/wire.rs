@@ -1,0 +1,141 @@
+//! How one server is reached over HTTP.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
+use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::sync::oneshot;
+use waypost_hub::lifecycle::Tasks;
+use waypost_wire::header;
+
+use crate::fault::Fault;
+use crate::http::Settings;
+use crate::http::answer::{self, BodyKind};
+use crate::http::client::{HttpClient, client, send_fault};
+use crate::http::connector::Connector;
+use crate::http::frames::Frames;
+use crate::http::request::Template;
+use crate::parts::Parts;
+
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static(header::SESSION_ID);
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static(header::PROTOCOL_VERSION);
+pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Servers of earlier versions do not know the header (2025-06-18: transports, protocol version
+/// header).
+const VERSION_HEADER_SINCE: &str = "2025-06-18";
+
+/// How one server is reached; all its sessions share the connections, and none depends on one.
+pub(super) struct Wire {
+    pub(super) name: Arc<str>,
+    /// Bytes of one message.
+    pub(super) limit: usize,
+    pub(super) tasks: Tasks,
+    template: Template,
+    client: HttpClient,
+}
+
+impl Wire {
+    pub(super) fn new(settings: &Settings, parts: &Parts) -> Result<Self, Fault> {
+        let tls = match settings.uri.scheme_str() {
+            Some("https") => Some(parts.tls.config()?),
+            _ => None,
+        };
+        let connector = Connector::new(tls, settings.connect_timeout);
+        Ok(Self {
+            name: Arc::clone(&settings.name),
+            limit: parts.response_limit,
+            tasks: parts.tasks.clone(),
+            template: Template::new(settings.uri.clone(), &settings.headers)?,
+            client: client(connector, settings.connections),
+        })
+    }
+
+    /// The address from the configuration.
+    pub(super) fn uri(&self) -> &Uri {
+        self.template.uri()
+    }
+
+    pub(super) fn post(&self, message: Bytes) -> Request<Full<Bytes>> {
+        self.template.bare(Method::POST, message)
+    }
+
+    /// A request for an event stream.
+    pub(super) fn get(&self) -> Request<Full<Bytes>> {
+        let mut request = self.template.bare(Method::GET, Bytes::new());
+        let headers = request.headers_mut();
+        headers.remove(CONTENT_TYPE);
+        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+        request
+    }
+
+    pub(super) fn delete(&self) -> Request<Full<Bytes>> {
+        let mut request = self.template.bare(Method::DELETE, Bytes::new());
+        request.headers_mut().remove(CONTENT_TYPE);
+        request
+    }
+
+    /// Sends `request` and waits for the head of the response. To be polled on the control
+    /// runtime. Repeats by itself only what it never began to write.
+    pub(super) async fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Fault> {
+        let response = self.client.request(request).await;
+        let response = response.map_err(|error| send_fault(&error))?;
+        let status = response.status();
+        if status == StatusCode::UNAUTHORIZED || status.is_redirection() {
+            return Err(answer::status_fault(status, response.headers()));
+        }
+        Ok(response)
+    }
+
+    /// Sends `request`, whose response must be an event stream.
+    pub(super) async fn events(&self, request: Request<Full<Bytes>>) -> Result<Frames, Fault> {
+        let (head, body) = self.send(request).await?.into_parts();
+        match BodyKind::of(&head.headers) {
+            _ if !head.status.is_success() => Err(answer::status_fault(head.status, &head.headers)),
+            BodyKind::Events => Ok(Frames::new(body, self.limit)),
+            BodyKind::Json | BodyKind::Other => Err(answer::content_type_fault(&head.headers)),
+        }
+    }
+
+    /// Does `work` on the control runtime, so that its connections do not die with the core that
+    /// asked. Dropped, it stops the work.
+    pub(super) async fn on_control<T, F>(&self, work: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
+        let (mut done, answer) = oneshot::channel();
+        self.tasks.spawn(|_| async move {
+            tokio::select! {
+                result = work => drop(done.send(result)),
+                () = done.closed() => {}
+            }
+        });
+        answer.await.unwrap_or(Err(Fault::Stopping))
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may carry a key in its query.
+        f.debug_struct("Wire")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What `MCP-Protocol-Version` says in a session of this version.
+pub(super) fn version_header(protocol: &str) -> Option<HeaderValue> {
+    if protocol < VERSION_HEADER_SINCE {
+        return None;
+    }
+    HeaderValue::from_str(protocol).ok()
+}
