@@ -94,6 +94,16 @@ pub enum Need {
 }
 
 impl DemoServer {
+    /// What is said about the session era is meant for a server that speaks it.
+    fn check(&self) -> io::Result<()> {
+        let usual = self.sessions == Need::Demanded && self.protocol == Revision::Nov2025;
+        if usual || self.legacy().is_some() {
+            return Ok(());
+        }
+        let why = "`--sessions` and `--protocol` need `--era legacy` or `--era both`";
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+
     /// How the session era is served; `None` when only the modern one is.
     fn legacy(&self) -> Option<legacy::Options> {
         let sse = self.transport == Over::Sse;
@@ -123,6 +133,7 @@ pub async fn run(
     stop: CancellationToken,
     ready: impl FnOnce(&str),
 ) -> io::Result<()> {
+    args.check()?;
     let options = Options {
         state: args.state.clone(),
         ..Options::default()
@@ -194,6 +205,36 @@ mod tests {
         assert!(parse("demo-server all --listen 127.0.0.1:0").is_ok());
         assert!(parse("demo-server tasks --stdio --listen 127.0.0.1:0").is_err());
         assert!(parse("demo-server nothing").is_err());
+    }
+
+    #[track_caller]
+    fn check(line: &str, era: Option<(bool, bool, Transport)>) {
+        let options = parse(line).expect("valid").legacy();
+        let said = options.map(|all| (all.modern, all.sessions, all.transport));
+        assert_eq!(said, era, "{line}");
+    }
+
+    #[test]
+    fn the_era_is_modern_unless_something_says_otherwise() {
+        check("demo-server all", None);
+        check("demo-server all --era modern", None);
+        let http = Transport::Http;
+        check("demo-server all --era legacy", Some((false, true, http)));
+        check(
+            "demo-server all --era both --sessions off",
+            Some((true, false, http)),
+        );
+        check(
+            "demo-server all --transport sse",
+            Some((false, true, Transport::Sse)),
+        );
+        assert!(parse("demo-server all --era legacy --protocol 2025-06-18").is_ok());
+        assert!(parse("demo-server all --era legacy --protocol 2026-07-28").is_err());
+        assert!(parse("demo-server all --fault crash").is_err());
+        let refused = parse("demo-server all --sessions off")
+            .expect("valid")
+            .check();
+        assert!(refused.is_err_and(|why| why.to_string().contains("--era legacy")));
     }
 
     #[tokio::test]

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::fail::Fail;
 use super::words::{
-    META_CAPABILITIES, META_LOG_LEVEL, META_RESUMABLE, META_VERSION, TASKS, VERSION,
+    META_CAPABILITIES, META_LOG_LEVEL, META_RESUMABLE, META_SESSION, META_VERSION, TASKS, VERSION,
 };
 
 /// What arrived: a request, or something that is not answered.
@@ -160,6 +160,17 @@ impl Request {
     pub fn is_resumable(&self) -> bool {
         self.meta()
             .is_some_and(|meta| meta.contains_key(META_RESUMABLE))
+    }
+
+    /// The session the request came in, in the session era; the empty one is no session.
+    pub fn session(&self) -> Option<&str> {
+        self.meta()?.get(META_SESSION)?.as_str()
+    }
+
+    /// Whether the caller takes questions in this mode of elicitation: `form` or `url`.
+    pub fn has_elicitation(&self, mode: &str) -> bool {
+        let declared = self.capabilities().and_then(|all| all.get("elicitation"));
+        declared.is_some_and(|modes| modes.get(mode).is_some_and(Value::is_object))
     }
 
     /// The lowest severity of log messages the caller asked for on this request.

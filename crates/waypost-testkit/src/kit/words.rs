@@ -10,6 +10,8 @@ pub(crate) const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabi
 pub(crate) const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// Not of the protocol: set by the kit's own session era.
 pub(crate) const META_RESUMABLE: &str = "demo/resumable";
+/// Not of the protocol: names the session a request came in.
+pub(crate) const META_SESSION: &str = "demo/session";
 pub(crate) const META_SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 pub(crate) const META_SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 

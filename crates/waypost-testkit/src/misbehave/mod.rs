@@ -1,7 +1,7 @@
 //! Servers that misbehave, each named for how. All listen on a free port of loopback and record
 //! what reaches them ([`Running::seen`](crate::run::Running::seen)).
 //!
-//! Apart from its one fault each is an honest modern server with the tools `work` and `other`,
+//! Apart from its one fault each, [`sessions`] excepted, is an honest modern server with the tools `work` and `other`,
 //! which say `done`.
 
 pub mod always_tasks;
@@ -21,5 +21,6 @@ pub mod never_answers;
 pub mod never_ends;
 pub mod odd_sse;
 pub mod oversized;
+pub mod sessions;
 pub mod slow_drip;
 pub mod wrong_id;

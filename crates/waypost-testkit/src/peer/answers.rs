@@ -34,7 +34,7 @@ impl Answers {
         Self(Arc::new(answer))
     }
 
-    /// Accepts every form (defaults, else something of the right type), says `sampled text` as
+    /// Accepts every URL and form (defaults, else something of the right type), says `sampled text` as
     /// the model, and has the root `file:///root`.
     pub fn usual() -> Self {
         Self::new(|method, params| Ok(usual(method, params)))
@@ -65,6 +65,9 @@ impl Answers {
 
 fn usual(method: &str, params: &Value) -> Value {
     match method {
+        "elicitation/create" if params.get("mode") == Some(&json!("url")) => {
+            json!({ "action": "accept" })
+        }
         "elicitation/create" => json!({ "action": "accept", "content": filled(params) }),
         "sampling/createMessage" => json!({
             "role": "assistant",

@@ -111,7 +111,8 @@ pub struct Manners {
 
 impl Default for Manners {
     fn default() -> Self {
-        let capabilities = json!({ "elicitation": {}, "sampling": {}, "roots": {} });
+        let elicitation = json!({ "form": {}, "url": {} });
+        let capabilities = json!({ "elicitation": elicitation, "sampling": {}, "roots": {} });
         Self {
             capabilities,
             get_stream: true,

@@ -5,11 +5,13 @@
     reason = "a test fails by panicking"
 )]
 
+mod children;
 mod everything;
 mod external;
 mod listen;
 mod misbehave;
 mod peers;
+mod sessions;
 mod stdio;
 mod tasks;
 mod transport;

@@ -1,12 +1,14 @@
 //! *demo-everything*: the rest of the protocol, named as the official server scenarios name it.
 
 mod asks;
+mod counts;
 mod mrtr;
 mod prompts;
 mod resources;
 mod samples;
 mod slow;
 mod tools;
+mod url;
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,12 +16,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use self::counts::Counts;
 use self::resources::Now;
 use self::slow::Slow;
 use crate::kit::dispatch::{cacheable, only_page};
 use crate::kit::events::{Event, Events};
 use crate::kit::fail::Fail;
-use crate::kit::legacy::CLOSE_STREAM;
+use crate::kit::legacy::{ASK_OUTSIDE, CLOSE_STREAM};
 use crate::kit::out::Out;
 use crate::kit::request::Request;
 use crate::kit::schema;
@@ -50,6 +53,7 @@ pub struct EverythingServer {
     resource_changes: AtomicU64,
     updates: AtomicU64,
     slow: Slow,
+    counts: Counts,
 }
 
 impl EverythingServer {
@@ -99,6 +103,19 @@ impl EverythingServer {
             }
             "test_tool_with_progress" => progress(request, out).await,
             "test_slow" => self.slow.run(&call, out).await,
+            "test_count" => schema::text(self.counts.next("test_count", request).to_string()),
+            "test_ask_outside" => {
+                let question = schema::form("Outside of any call", "answer", "string");
+                let params = question.get("params").cloned().unwrap_or_default();
+                // Only a session has a place for it.
+                if request.session().is_some_and(|session| !session.is_empty()) {
+                    out.notify(ASK_OUTSIDE, params).await;
+                }
+                schema::text("will ask when this call is over")
+            }
+            "test_elicitation_url" | "test_url_required" => {
+                return url::call(&call, &self.counts, out).await;
+            }
             "test_cancelled" => self.slow.report(),
             "test_reconnection" => reconnection(request, out).await,
             "test_missing_capability" => {

@@ -216,6 +216,11 @@ pub(crate) fn ask(
     Ok(result)
 }
 
+/// An `input_required` result of one question, whatever the client declared.
+pub(crate) fn question(key: &str, question: &Value) -> Value {
+    json!({ "resultType": "input_required", "inputRequests": { key: question } })
+}
+
 fn user_name() -> Question {
     ("user_name", form("What is your name?", "name", "string"))
 }

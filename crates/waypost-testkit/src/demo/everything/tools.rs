@@ -35,6 +35,16 @@ const PLAIN: &[(&str, &str)] = &[
         "test_reconnection",
         "Closes its stream while it works, where one can come back.",
     ),
+    ("test_count", "Counts its calls in this session."),
+    (
+        "test_ask_outside",
+        "Asks after its call is over (session era).",
+    ),
+    ("test_elicitation_url", "Asks to open a URL."),
+    (
+        "test_url_required",
+        "Needs a URL to be opened; in the session era it says so by -32042.",
+    ),
     ("test_list_roots", "Asks for the client's roots."),
     (
         "test_elicitation_sep1034_defaults",

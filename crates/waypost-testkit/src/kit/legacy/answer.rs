@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::{Map, Value, json};
@@ -11,6 +12,7 @@ use super::log::Log;
 use super::options::Options;
 use super::revision::Revision;
 use super::session::Session;
+use super::sessions::Sessions;
 use super::{shape, tasks};
 use crate::kit::dispatch::{self, has};
 use crate::kit::fail::Fail;
@@ -19,7 +21,7 @@ use crate::kit::request::Request;
 use crate::kit::schema;
 use crate::kit::server::Server;
 use crate::kit::words::{
-    META_CAPABILITIES, META_LOG_LEVEL, META_RESUMABLE, META_VERSION, TASKS, VERSION,
+    META_CAPABILITIES, META_LOG_LEVEL, META_RESUMABLE, META_SESSION, META_VERSION, TASKS, VERSION,
 };
 
 /// Where one request of a session is answered.
@@ -32,6 +34,7 @@ pub(super) struct Exchange {
     /// Gets the questions.
     pub(super) asks: Log,
     pub(super) sessions: bool,
+    pub(super) all: Sessions,
     /// Whether a closed stream can be resumed.
     pub(super) resumable: bool,
 }
@@ -169,11 +172,16 @@ impl Exchange {
             meta.insert(META_VERSION.into(), VERSION.into());
             meta.insert(META_CAPABILITIES.into(), json!(capabilities));
             meta.insert(META_LOG_LEVEL.into(), self.session.level().into());
+            meta.insert(META_SESSION.into(), self.session_name().into());
             if self.resumable {
                 meta.insert(META_RESUMABLE.into(), true.into());
             }
         }
         request
+    }
+
+    fn session_name(&self) -> &str {
+        if self.sessions { &self.session.id } else { "" }
     }
 
     /// One round, its notifications put on the call's stream.
@@ -196,13 +204,26 @@ impl Exchange {
 
     /// Puts a notification of the server on its stream; one of them acts on the stream itself.
     fn say(&self, message: Value) {
-        if message.get("method").and_then(Value::as_str) == Some(CLOSE_STREAM) {
-            if self.resumable {
-                self.said.cut();
-            }
-        } else {
-            self.said.push(message);
+        match message.get("method").and_then(Value::as_str) {
+            Some(CLOSE_STREAM) if self.resumable => self.said.cut(),
+            Some(CLOSE_STREAM) => {}
+            Some(ASK_OUTSIDE) => self.ask_outside(&message),
+            _ => self.said.push(message),
         }
+    }
+
+    /// Asks on the stream that belongs to no call, and keeps the answer for tests.
+    fn ask_outside(&self, message: &Value) {
+        let (session, all) = (Arc::clone(&self.session), self.all.clone());
+        let params = message.get("params").cloned().unwrap_or_default();
+        crate::kit::spawn::spawn(async move {
+            // The call that wanted it is over by then.
+            tokio::time::sleep(AFTER_THE_CALL).await;
+            let log = session.standalone.clone();
+            if let Some(answer) = session.ask(&log, "elicitation/create", &params).await {
+                all.keep_outside(answer);
+            }
+        });
     }
 
     /// Asks everything at once, on behalf of `task` if there is one: the answers by key.
@@ -255,3 +276,6 @@ impl Exchange {
 const REFUSED: i64 = -32603;
 /// Not of the protocol: a tool that wants its stream closed while it goes on.
 pub(crate) const CLOSE_STREAM: &str = "demo/close-stream";
+/// Not of the protocol: a tool that wants to ask when its call is over.
+pub(crate) const ASK_OUTSIDE: &str = "demo/ask-outside";
+const AFTER_THE_CALL: Duration = Duration::from_millis(50);

@@ -124,6 +124,7 @@ impl Connection {
             said: self.out.clone(),
             asks: self.out.clone(),
             sessions: true,
+            all: self.sessions.clone(),
             resumable: false,
         };
         spawn(async move { exchange.answer(&request).await });

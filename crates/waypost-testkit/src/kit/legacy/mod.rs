@@ -21,7 +21,7 @@ pub(crate) mod stdio;
 mod streamable;
 mod tasks;
 
-pub(crate) use self::answer::CLOSE_STREAM;
+pub(crate) use self::answer::{ASK_OUTSIDE, CLOSE_STREAM};
 pub(crate) use self::http::router;
 pub use self::options::{
     Endpoint, Fault, GetStream, LineEnd, Lost, Options, Quirks, Sdk, Transport,

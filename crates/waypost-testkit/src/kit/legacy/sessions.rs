@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::watch;
 
 use super::session::Session;
@@ -22,6 +23,7 @@ struct Inner {
     deleted: usize,
     gets: usize,
     early: usize,
+    outside: Vec<Value>,
 }
 
 impl Default for Sessions {
@@ -67,6 +69,11 @@ impl Sessions {
     /// How many requests came before `notifications/initialized` was accepted.
     pub fn early(&self) -> usize {
         self.lock().early
+    }
+
+    /// What clients answered to questions outside of any call, whole messages.
+    pub fn outside(&self) -> Vec<Value> {
+        self.lock().outside.clone()
     }
 
     /// Forgets every session, as a restart does: their streams end, their ids are unknown.
@@ -118,6 +125,10 @@ impl Sessions {
     pub(super) fn close(&self, session: &Session) {
         self.change(|inner| inner.live.remove(&session.id));
         session.end();
+    }
+
+    pub(super) fn keep_outside(&self, answer: Value) {
+        self.change(|inner| inner.outside.push(answer));
     }
 
     pub(super) fn count_get(&self) {

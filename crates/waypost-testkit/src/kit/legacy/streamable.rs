@@ -171,6 +171,7 @@ async fn answer(shared: &Shared, session: Arc<Session>, request: Request) -> Res
             log.clone()
         },
         sessions: shared.options.sessions,
+        all: shared.sessions.clone(),
         resumable,
     };
     let mut reader = log.read(Some(0));

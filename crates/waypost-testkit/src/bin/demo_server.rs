@@ -1,5 +1,5 @@
 //! The demo servers alone, for running the official conformance suite directly against them:
-//! `cargo run -p waypost-testkit --example demo_server -- tasks`.
+//! `cargo run -p waypost-testkit --bin demo_server -- tasks`.
 
 use clap::Parser;
 use tokio_util::sync::CancellationToken;
