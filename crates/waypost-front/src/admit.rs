@@ -1,5 +1,6 @@
 //! From HTTP to a checked request, or a refusal.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,8 +11,9 @@ use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use waypost_hub::call::CallHeaders;
 use waypost_wire::depth;
+use waypost_wire::error::Malformed;
 use waypost_wire::id::Id;
-use waypost_wire::message::{Message, Request};
+use waypost_wire::message::{Message, Notification, Request};
 use waypost_wire::meta::{META, PROTOCOL_VERSION, RequestMeta};
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -30,6 +32,20 @@ pub(crate) enum Admitted {
     Request(Box<Admission>),
     /// Taken note of; nothing in the stateless era acts on one.
     Notification,
+    /// Of the session era.
+    Legacy(Box<LegacyMessage>),
+}
+
+/// A message of the session era; whether there is a session is yet to be seen.
+#[derive(Debug)]
+pub(crate) struct LegacyMessage {
+    /// A request's params are without `_meta`.
+    pub(crate) message: Message,
+    /// What a request's `_meta` said.
+    pub(crate) meta: Object,
+    /// The version that the message asks for, where it names one.
+    pub(crate) requested: Option<String>,
+    pub(crate) wants: Wants,
 }
 
 /// A request of the stateless era that keeps the rules of HTTP and of the envelope.
@@ -55,18 +71,63 @@ const REMOVED: &[&str] = &[
     "tasks/result",
 ];
 
+/// What a request without any version is taken for (specification 2025-06-18, transports).
+const UNSAID: &str = "2025-03-26";
+
 /// Lets a POST in.
 pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admitted, Refused> {
     media::check_content_type(&head.headers)?;
     let wants = Wants::of(&head.headers)?;
     let body = read(body, parts, head).await?;
     match parse(&body, parts.json_depth)? {
-        Message::Request(request) => {
-            let admission = admit_request(head, request, wants, parts.strict_headers)?;
-            Ok(Admitted::Request(Box::new(admission)))
+        Message::Request(request) => admit_request(parts, head, request, wants),
+        Message::Notification(notification) => {
+            Ok(admit_notification(parts, head, notification, wants))
         }
-        Message::Notification(_) => Ok(Admitted::Notification),
-        Message::Response(..) => Err(Refusal::NotRequest.into()),
+        Message::Response(id, outcome) => {
+            let said = headers::peek_version(&head.headers);
+            let modern = said
+                .as_deref()
+                .is_some_and(|said| !version::is_legacy(said));
+            if modern || parts.sessions.is_none() {
+                return Err(Refusal::NotRequest.into());
+            }
+            Ok(Admitted::legacy(
+                Message::Response(id, outcome),
+                Object::new(),
+                said.map(Cow::into_owned),
+                wants,
+            ))
+        }
+    }
+}
+
+impl Admitted {
+    fn legacy(message: Message, meta: Object, requested: Option<String>, wants: Wants) -> Self {
+        Self::Legacy(Box::new(LegacyMessage {
+            message,
+            meta,
+            requested,
+            wants,
+        }))
+    }
+}
+
+fn admit_notification(
+    parts: &Parts,
+    head: &Head,
+    notification: Notification,
+    wants: Wants,
+) -> Admitted {
+    let said = headers::peek_version(&head.headers);
+    let params = &notification.params;
+    let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+    match era::of(&notification.method, params, meta.as_ref(), said.as_deref()) {
+        Era::Legacy { requested } if parts.sessions.is_some() => {
+            let message = Message::Notification(notification);
+            Admitted::legacy(message, Object::new(), requested, wants)
+        }
+        Era::Legacy { requested: _ } | Era::Modern => Admitted::Notification,
     }
 }
 
@@ -128,44 +189,74 @@ fn parse(body: &Bytes, depth: usize) -> Result<Message, Refused> {
 }
 
 fn admit_request(
+    parts: &Parts,
     head: &Head,
     request: Request,
     wants: Wants,
-    strict: bool,
-) -> Result<Admission, Refused> {
+) -> Result<Admitted, Refused> {
     let Request {
         id,
         method,
         mut params,
     } = request;
-    match check(head, &method, &mut params, wants, strict) {
-        Ok((meta, headers)) => Ok(Admission {
+    let said = headers::peek_version(&head.headers);
+    // Read once; what is wrong with it counts only after the version does.
+    let raw = params.remove(META);
+    let bare = raw.is_none();
+    let meta = RequestMeta::object(raw);
+    let era = era::of(&method, &params, meta.as_ref().ok(), said.as_deref());
+    let checked = match era {
+        Era::Legacy { requested } => {
+            let meta = if bare { Ok(Object::new()) } else { meta };
+            return match (meta, &parts.sessions) {
+                (_, None) => Err(Refusal::Legacy {
+                    requested: requested.unwrap_or_else(|| UNSAID.to_owned()),
+                }
+                .to(id)),
+                (Err(malformed), Some(_)) => Err(Refusal::Meta(malformed).to(id)),
+                (Ok(meta), Some(_)) => {
+                    let message = Message::Request(Request { id, method, params });
+                    Ok(Admitted::legacy(message, meta, requested, wants))
+                }
+            };
+        }
+        Era::Modern if !parts.modern => {
+            let asked = meta.as_ref().ok().and_then(|m| m.string(PROTOCOL_VERSION));
+            Err(Refusal::Modern {
+                requested: asked.or(said.map(Cow::into_owned)).unwrap_or_default(),
+                probe: method == method::DISCOVER,
+            })
+        }
+        Era::Modern => check(parts, head, &method, &params, meta).and_then(|checked| {
+            // A subscription has no end that could be waited for.
+            if wants == Wants::Json && method == method::LISTEN {
+                return Err(Refusal::NeedsStream);
+            }
+            Ok(checked)
+        }),
+    };
+    match checked {
+        Ok((meta, headers)) => Ok(Admitted::Request(Box::new(Admission {
             id,
             method,
             params,
             meta,
             headers,
             wants,
-        }),
+        }))),
         Err(refusal) => Err(refusal.to(id)),
     }
 }
 
-/// The checks in the order in which they count.
+/// The checks of the stateless era, in the order in which they count.
 fn check(
+    parts: &Parts,
     head: &Head,
     method: &str,
-    params: &mut Object,
-    wants: Wants,
-    strict: bool,
+    params: &Object,
+    meta: Result<Object, Malformed>,
 ) -> Result<(RequestMeta, CallHeaders), Refusal> {
-    let said = headers::peek_version(&head.headers);
-    // Read once; what is wrong with it counts only after the version does.
-    let meta = RequestMeta::object(params.remove(META));
     let readable = meta.as_ref().ok();
-    if let Era::Legacy { requested } = era::of(method, params, readable, said.as_deref()) {
-        return Err(Refusal::Legacy { requested });
-    }
     // The rest of `_meta` is only judged in a version whose rules are known.
     if let Some(requested) = readable.and_then(|meta| meta.string(PROTOCOL_VERSION)) {
         headers::check_version(&head.headers, &requested)?;
@@ -174,14 +265,10 @@ fn check(
         }
     }
     let meta = meta.and_then(RequestMeta::read).map_err(Refusal::Meta)?;
-    let headers = headers::check(&head.headers, method, params, strict)?;
+    let headers = headers::check(&head.headers, method, params, parts.strict_headers)?;
     if REMOVED.contains(&method) {
         let method = method.to_owned();
         return Err(Refusal::NoSuchMethod { method });
-    }
-    // A subscription has no end that could be waited for.
-    if wants == Wants::Json && method == method::LISTEN {
-        return Err(Refusal::NeedsStream);
     }
     Ok((meta, headers))
 }

@@ -1,7 +1,10 @@
 //! HTTP responses.
 
+use std::convert::Infallible;
+
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use waypost_hub::error::CallError;
@@ -9,7 +12,7 @@ use waypost_hub::reply::End;
 use waypost_wire::header;
 use waypost_wire::id::Id;
 
-use crate::body::{EventBody, Whole};
+use crate::body::Whole;
 use crate::encode::{self, Pieces};
 use crate::media;
 use crate::refusal::{Refusal, Refused};
@@ -25,6 +28,15 @@ pub(crate) fn refused(refused: &Refused) -> Response {
     if refused.refusal == Refusal::NotPost {
         let post = HeaderValue::from_static("POST");
         response.headers_mut().insert(ALLOW, post);
+    }
+    let later = match refused.refusal {
+        Refusal::TooManySessions => Some("30"),
+        Refusal::SessionBusy => Some("1"),
+        _ => None,
+    };
+    if let Some(later) = later {
+        let later = HeaderValue::from_static(later);
+        response.headers_mut().insert(RETRY_AFTER, later);
     }
     response
 }
@@ -72,7 +84,10 @@ pub(crate) fn whole(id: &Id, end: &Result<End, CallError>) -> Response {
 }
 
 /// A stream of events.
-pub(crate) fn streaming(body: EventBody) -> Response {
+pub(crate) fn streaming<B>(body: B) -> Response
+where
+    B: http_body::Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
     let mut response = Response::new(Body::new(body));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, media::SSE);
@@ -99,7 +114,7 @@ pub(crate) fn named(mut response: Response, task: Option<HeaderValue>) -> Respon
     response
 }
 
-fn json(status: StatusCode, pieces: Pieces) -> Response {
+pub(crate) fn json(status: StatusCode, pieces: Pieces) -> Response {
     let mut response = Response::new(Body::new(Whole(pieces)));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, media::JSON);

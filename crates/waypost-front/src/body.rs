@@ -38,7 +38,7 @@ pub(crate) struct EventBody {
 }
 
 /// Measures silence.
-struct Idle {
+pub(crate) struct Idle {
     period: Duration,
     sleep: Pin<Box<Sleep>>,
     running: bool,
@@ -73,16 +73,11 @@ impl EventBody {
     /// The events of a call, of which none has been taken yet. A `keep_alive` of zero sends no
     /// comments.
     pub(crate) fn new(events: Events, id: Id, keep_alive: Duration, finish: Finish) -> Self {
-        let idle = (!keep_alive.is_zero()).then(|| Idle {
-            period: keep_alive,
-            sleep: Box::pin(tokio::time::sleep(keep_alive)),
-            running: false,
-        });
         Self {
             ready: Pieces::new(),
             events,
             id,
-            idle,
+            idle: Idle::of(keep_alive),
             finish,
             _open: OpenStream::new(),
         }
@@ -132,7 +127,7 @@ impl Body for EventBody {
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Ready(Some(event)) => {
                     if let Some(idle) = &mut this.idle {
-                        idle.running = false;
+                        idle.restart();
                     }
                     this.push(event);
                 }
@@ -158,8 +153,22 @@ impl fmt::Debug for EventBody {
 // === impl Idle ===
 
 impl Idle {
+    /// Silence of so long; zero is never.
+    pub(crate) fn of(period: Duration) -> Option<Self> {
+        (!period.is_zero()).then(|| Self {
+            period,
+            sleep: Box::pin(tokio::time::sleep(period)),
+            running: false,
+        })
+    }
+
+    /// Something came.
+    pub(crate) fn restart(&mut self) {
+        self.running = false;
+    }
+
     /// Whether nothing came for a whole period, counted from the last time something did.
-    fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
+    pub(crate) fn is_over(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.running {
             self.sleep.as_mut().reset(Instant::now() + self.period);
             self.running = true;

@@ -10,12 +10,10 @@ use waypost_wire::version;
 pub(crate) enum Era {
     /// Stateless; it is yet to be seen whether everything it must carry is there.
     Modern,
-    /// Of the session era, in this version.
-    Legacy { requested: String },
+    /// Of the session era. What it asks for: the version of its header or, for `initialize`, of
+    /// its body. Inside a session the session knows better.
+    Legacy { requested: Option<String> },
 }
-
-/// What a request without any version is taken for (specification 2025-06-18, transports).
-const UNSAID: &str = "2025-03-26";
 
 /// Decides. `meta` is what could be read of `_meta`, `header` is the version header; one that cannot be read still is one.
 ///
@@ -31,9 +29,8 @@ pub(crate) fn of(name: &str, params: &Object, meta: Option<&Object>, header: Opt
             let offered = initialize
                 .then(|| params.string("protocolVersion"))
                 .flatten();
-            let requested = offered.or_else(|| said.map(str::to_owned));
             Era::Legacy {
-                requested: requested.unwrap_or_else(|| UNSAID.to_owned()),
+                requested: offered.or_else(|| said.map(str::to_owned)),
             }
         }
     }
@@ -50,7 +47,7 @@ mod tests {
     fn check(method: &str, params: &'static str, header: Option<&str>, legacy: Option<&str>) {
         let params = Object::parse(&Bytes::from_static(params.as_bytes())).unwrap();
         let expected = legacy.map_or(Era::Modern, |requested| Era::Legacy {
-            requested: requested.to_owned(),
+            requested: (!requested.is_empty()).then(|| requested.to_owned()),
         });
         let meta = params.get(META).and_then(|raw| raw.as_object().ok());
         assert_eq!(of(method, &params, meta.as_ref(), header), expected);
@@ -66,7 +63,7 @@ mod tests {
         check("tools/list", "{}", Some("2026-07-28"), None);
         check("tools/list", "{}", Some("v999"), None);
         check("tools/list", "{}", Some("2025-06-18"), Some("2025-06-18"));
-        check("tools/list", "{}", None, Some("2025-03-26"));
+        check("tools/list", "{}", None, Some(""));
         let offer = r#"{"protocolVersion":"2025-11-25","_meta":{"progressToken":1}}"#;
         check("initialize", offer, Some("2026-07-28"), Some("2025-11-25"));
         check("initialize", "{}", Some("2026-07-28"), Some("2026-07-28"));

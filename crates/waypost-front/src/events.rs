@@ -7,7 +7,7 @@ use futures_util::{Stream, StreamExt as _};
 use tower::{Service as _, ServiceExt as _};
 use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
-use waypost_hub::reply::{Event, EventStream, Reply};
+use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_hub::upstream::CallFuture;
 
 use crate::Calls;
@@ -23,6 +23,27 @@ impl Events {
     /// Makes the call.
     pub(crate) async fn of(mut calls: Calls, call: Call) -> Result<Self, CallError> {
         Ok(Self::Calling(calls.ready().await?.call(call)))
+    }
+
+    /// Waits for the end and drops what comes before it.
+    pub(crate) async fn into_end(mut self) -> Result<End, CallError> {
+        while let Some(event) = self.next().await {
+            if let Event::End(end) = event? {
+                return Ok(end);
+            }
+        }
+        Err(CallError::no_end())
+    }
+
+    /// Waits until the call was taken up: until there is a stream, or an end.
+    pub(crate) async fn begin(&mut self) -> Result<(), CallError> {
+        if let Self::Calling(future) = self {
+            *self = match future.await? {
+                Reply::Stream(events) => Self::Streaming(events),
+                Reply::End(_) => Self::Over,
+            };
+        }
+        Ok(())
     }
 }
 

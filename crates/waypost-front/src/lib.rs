@@ -1,8 +1,9 @@
-//! Faces clients: HTTP in, the stateless era.
+//! Faces clients: HTTP in, either era, decided for each request.
 //!
-//! A request's way: [`routes`] finds the endpoint, `admit` turns HTTP into a checked request or a
-//! refusal, `modern` makes a `Call` of it and an answer of the reply, `rescue` knows the status
-//! and code of everything that can go wrong.
+//! A request's way: [`routes`] finds the endpoint, `admit` turns HTTP into a checked message of
+//! one era or a refusal, `modern` makes a `Call` of a stateless request and an answer of the
+//! reply, [`legacy`] does so for the messages of a session, `rescue` knows the status and code
+//! of everything that can go wrong.
 
 mod admit;
 mod answer;
@@ -12,6 +13,7 @@ mod era;
 mod event;
 mod events;
 mod headers;
+pub mod legacy;
 mod media;
 mod modern;
 mod refusal;
@@ -27,6 +29,7 @@ use waypost_hub::call::{Call, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::Reply;
 
+use legacy::Sessions;
 pub use routes::routes;
 
 /// What answers calls: the hub under the layers of the call seam.
@@ -45,6 +48,10 @@ pub struct Parts {
     /// Longest silence before a comment is sent on a stream, and longest wait for the first event
     /// before an answer becomes a stream; zero is no comments and no such bound.
     pub keep_alive: Duration,
+    /// Whether stateless requests are served; they or `sessions` are.
+    pub modern: bool,
+    /// The client sessions, one and the same on every core; `None` serves none.
+    pub sessions: Option<Sessions>,
     /// Whether `tasks/*` without `Mcp-Name` is refused.
     pub strict_headers: bool,
     /// Levels of JSON in a request.
@@ -59,6 +66,8 @@ impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
             .field("keep_alive", &self.keep_alive)
+            .field("modern", &self.modern)
+            .field("sessions", &self.sessions)
             .field("strict_headers", &self.strict_headers)
             .field("json_depth", &self.json_depth)
             .field("request_body", &self.request_body)

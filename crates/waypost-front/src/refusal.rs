@@ -44,6 +44,28 @@ pub(crate) enum Refusal {
     Legacy { requested: String },
     #[error("method `{method}` is not served in this protocol version")]
     NoSuchMethod { method: String },
+    /// A stateless request where only sessions are served.
+    #[error("stateless requests are not served here, open a session with `initialize`")]
+    Modern {
+        requested: String,
+        /// A client that only looks which era is served goes on better with this.
+        probe: bool,
+    },
+    /// Says neither which version it speaks nor which session it is of.
+    #[error(
+        "the request names no protocol version: send `_meta` with `io.modelcontextprotocol/protocolVersion` for a stateless request, or header `mcp-session-id` with the id that `initialize` gave"
+    )]
+    NoVersion,
+    #[error("header `mcp-session-id` is missing: send the id that the answer to `initialize` gave")]
+    NoSession,
+    #[error("session not found, open a new one with `initialize`")]
+    UnknownSession,
+    #[error("too many sessions are open, try again later")]
+    TooManySessions,
+    #[error("a request with this id is already in flight in this session")]
+    DuplicateId,
+    #[error("too many requests are in flight in this session")]
+    SessionBusy,
 }
 
 /// A header of the protocol breaks its rules.

@@ -40,8 +40,28 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
             let error = ErrorObject::with_data(code::UNSUPPORTED_VERSION, &message, &data);
             return (StatusCode::BAD_REQUEST, error);
         }
+        Refusal::Modern { requested, probe } => return modern_off(refusal, requested, *probe),
+        Refusal::NoVersion | Refusal::NoSession | Refusal::DuplicateId => {
+            (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
+        }
+        Refusal::UnknownSession => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
+        Refusal::TooManySessions => (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR),
+        Refusal::SessionBusy => (StatusCode::TOO_MANY_REQUESTS, code::INTERNAL_ERROR),
     };
     (status, ErrorObject::new(code, &refusal.to_string()))
+}
+
+/// Every client falls back to `initialize` on an unknown method; not every one does when it is
+/// told of versions.
+fn modern_off(refusal: &Refusal, requested: &str, probe: bool) -> (StatusCode, ErrorObject) {
+    let data = json!({ "supported": version::LEGACY_VERSIONS, "requested": requested });
+    let (status, code) = if probe {
+        (StatusCode::NOT_FOUND, code::METHOD_NOT_FOUND)
+    } else {
+        (StatusCode::BAD_REQUEST, code::UNSUPPORTED_VERSION)
+    };
+    let error = ErrorObject::with_data(code, &refusal.to_string(), &data);
+    (status, error)
 }
 
 /// What is counted and logged for a refusal.
@@ -60,6 +80,13 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
         Refusal::Version { requested: _ } => "unsupported_version",
         Refusal::Legacy { requested: _ } => "legacy",
         Refusal::NoSuchMethod { method: _ } => "no_such_method",
+        Refusal::Modern { .. } => "modern",
+        Refusal::NoVersion => "no_version",
+        Refusal::NoSession => "no_session",
+        Refusal::UnknownSession => "unknown_session",
+        Refusal::TooManySessions => "too_many_sessions",
+        Refusal::DuplicateId => "duplicate_id",
+        Refusal::SessionBusy => "session_busy",
     }
 }
 

@@ -16,6 +16,7 @@ use crate::Parts;
 use crate::admit::{self, Admitted};
 use crate::answer;
 use crate::event::Finish;
+use crate::legacy;
 use crate::modern::{self, Asker};
 use crate::refusal::{Refusal, Refused};
 use crate::rescue;
@@ -60,10 +61,12 @@ async fn serve(State(parts): State<Arc<Parts>>, request: Request<Body>) -> Respo
         principal,
         view,
     };
-    let admitted = if head.method == Method::POST {
-        admit::admit(&parts, &head, body).await
-    } else {
-        Err(Refused::from(Refusal::NotPost))
+    let admitted = match (&head.method, &parts.sessions) {
+        (&Method::POST, _) => admit::admit(&parts, &head, body).await,
+        (&Method::GET | &Method::DELETE, Some(sessions)) => {
+            return legacy::stream_or_end(&parts, sessions, asker, &head, finish).await;
+        }
+        _ => Err(Refused::from(Refusal::NotPost)),
     };
     match admitted {
         Err(refused) => {
@@ -75,6 +78,13 @@ async fn serve(State(parts): State<Arc<Parts>>, request: Request<Body>) -> Respo
             answer::accepted()
         }
         Ok(Admitted::Request(admission)) => modern::answer(&parts, asker, *admission, finish).await,
+        Ok(Admitted::Legacy(message)) => match &parts.sessions {
+            Some(sessions) => {
+                legacy::message(&parts, sessions, asker, &head, *message, finish).await
+            }
+            // Not admitted without.
+            None => answer::refused(&Refusal::NotPost.into()),
+        },
     }
 }
 

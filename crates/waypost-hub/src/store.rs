@@ -16,6 +16,18 @@ pub struct StoreError {
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
+/// What is kept of one client session beside what its id says. The id itself is never stored:
+/// whoever reads the store must not be able to use somebody's session.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// The least level of log messages that the client asked for.
+    pub log_level: Option<String>,
+    /// The resources it wants to hear of, as it names them.
+    pub resources: Vec<String>,
+    /// The client ended it: its id must not open again. Once set this stays.
+    pub ended: bool,
+}
+
 /// What Waypost remembers. `hub` owns this trait; `waypost-store` implements it.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Everything learned so far.
@@ -26,4 +38,22 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Forgets an upstream that is no longer configured.
     fn forget(&self, upstream: &str) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// What is kept of the client session with this key; `None` when nothing is. A store that
+    /// remembers no sessions has nothing.
+    fn session(&self, key: &str) -> BoxFuture<'_, Result<Option<SessionRecord>, StoreError>> {
+        let _ = key;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    /// Keeps this of a client session, in place of what was kept. A record that says `ended` is
+    /// never replaced by one that does not.
+    fn save_session(
+        &self,
+        key: &str,
+        record: SessionRecord,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let _ = (key, record);
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use sqlx::{AnyPool, Row as _};
 use waypost_hub::registry::Learned;
-use waypost_hub::store::{Store, StoreError};
+use waypost_hub::store::{SessionRecord, Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::raw::Raw;
 
 use crate::error::OpenError;
 use crate::record::{self, BadRow};
-use crate::{migrate, sqlite};
+use crate::{migrate, sessions, sqlite};
 
 /// The database that holds what must survive a restart.
 ///
@@ -29,6 +29,8 @@ impl Database {
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         let pool = sqlite::open(path).await?;
         migrate::run(&pool, path).await?;
+        let old = sessions::forget_old(&pool).await;
+        old.map_err(|source| OpenError::sql(path, source))?;
         let path = path.to_owned();
         Ok(Self { pool, path })
     }
@@ -151,9 +153,32 @@ impl Store for Database {
             forgotten.map_err(|e| failed("forget", e))
         })
     }
+
+    fn session(&self, key: &str) -> BoxFuture<'_, Result<Option<SessionRecord>, StoreError>> {
+        let key = key.to_owned();
+        Box::pin(async move {
+            let found = sessions::load(&self.pool, &key).await;
+            found.map_err(|e| failed("load", e))
+        })
+    }
+
+    fn save_session(
+        &self,
+        key: &str,
+        record: SessionRecord,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let key = key.to_owned();
+        Box::pin(async move {
+            let saved = sessions::save(&self.pool, &key, &record).await;
+            saved.map_err(|e| failed("save", e))
+        })
+    }
 }
 
-fn failed(action: &'static str, source: sqlx::Error) -> StoreError {
+fn failed(
+    action: &'static str,
+    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+) -> StoreError {
     StoreError {
         action,
         source: source.into(),

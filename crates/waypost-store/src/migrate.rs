@@ -44,6 +44,15 @@ const STEPS: &[Step] = &[
         "ALTER TABLE upstreams ADD COLUMN protocol TEXT NOT NULL DEFAULT '2026-07-28'",
         "ALTER TABLE upstreams DROP COLUMN era",
     ],
+    // Of client sessions only what their ids do not say themselves. `ended` rows are the
+    // tombstones of ids that must not open again.
+    &["CREATE TABLE client_sessions (
+        key TEXT PRIMARY KEY,
+        log_level TEXT,
+        resources TEXT NOT NULL,
+        ended BIGINT NOT NULL,
+        saved_at BIGINT NOT NULL
+    )"],
 ];
 
 /// Brings the tables up to date.

@@ -125,7 +125,10 @@ fn object(row: &AnyRow, column: &'static str) -> Result<Object, BadRow> {
     Object::parse(&Bytes::from(text)).map_err(|source| BadRow::Json { column, source })
 }
 
-fn decode<T: serde::de::DeserializeOwned>(row: &AnyRow, column: &'static str) -> Result<T, BadRow> {
+pub(crate) fn decode<T: serde::de::DeserializeOwned>(
+    row: &AnyRow,
+    column: &'static str,
+) -> Result<T, BadRow> {
     raw(row.try_get(column)?, column)?
         .decode()
         .ok_or(BadRow::Value { column })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use waypost_config::{Config, Reach, Upstream as Settings, environment};
+use waypost_front::legacy::{SessionParts, Sessions};
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
@@ -23,6 +24,8 @@ use crate::exit::Fatal;
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) hub: Arc<Hub>,
+    /// The sessions of clients, unless that era is switched off.
+    pub(crate) sessions: Option<Sessions>,
     /// All work that belongs to no connection.
     pub(crate) background: Tasks,
     pub(crate) database: Database,
@@ -43,13 +46,35 @@ pub(crate) async fn assemble(
         Fatal::hint(error, hint)
     })?;
     let background = Tasks::on(Handle::current());
-    let store = Arc::new(database.clone());
+    let store: Arc<dyn Store> = Arc::new(database.clone());
+    let sessions = sessions(config, Arc::clone(&store), &keys, &background);
     let upstreams = upstreams(config, cores, guard, &background);
     let hub = hub(config, &upstreams, store, keys, &background);
     Ok(Assembled {
         hub,
+        sessions,
         background,
         database,
+    })
+}
+
+fn sessions(
+    config: &Config,
+    store: Arc<dyn Store>,
+    keys: &Keys,
+    background: &Tasks,
+) -> Option<Sessions> {
+    config.front.eras.legacy.then(|| {
+        Sessions::new(SessionParts {
+            keys: keys.clone(),
+            store,
+            tasks: background.clone(),
+            idle: config.front.session_idle,
+            handshake: config.front.session_handshake,
+            limit: config.limits.sessions,
+            stateless: config.front.stateless,
+            answer_within: config.tasks.input_wait,
+        })
     })
 }
 

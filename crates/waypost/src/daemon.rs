@@ -243,7 +243,7 @@ impl Running {
         }
         background.spawn(|stop| admin::metrics::upkeep(metrics, stop));
         let cores_end = CancellationToken::new();
-        let stack = Stack::new(config, addresses.0, hub);
+        let stack = Stack::new(config, addresses.0, hub, assembled.sessions.as_ref());
         let make = || clients.to(stack.http());
         let cores = match (shares, mcp) {
             (Shares::Own, listeners) => Core::own(listeners, make, &cores_end),
@@ -283,6 +283,9 @@ impl Running {
         clients.stop_signal().cancel();
         // Streams without end get their graceful one; then only real work is left.
         assembled.hub.begin_drain();
+        if let Some(sessions) = &assembled.sessions {
+            sessions.begin_drain();
+        }
         let drained = hurry.run_until_cancelled(clients.drain(grace)).await;
         // Drops the calls that are left. Whose tasks ran for them is told so below, while there
         // still are connections and children to tell it through.

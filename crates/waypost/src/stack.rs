@@ -16,6 +16,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use waypost_config::Config;
+use waypost_front::legacy::Sessions;
 use waypost_front::{Calls, Parts, Views};
 use waypost_hub::call::{Call, View};
 use waypost_hub::hub::Hub;
@@ -40,16 +41,23 @@ pub(crate) struct Stack {
     config: Arc<Config>,
     listen: SocketAddr,
     hub: Arc<Hub>,
+    sessions: Option<Sessions>,
     in_flight: InFlightLayer,
 }
 
 impl Stack {
-    /// `listen` is the address that was bound.
-    pub(crate) fn new(config: &Arc<Config>, listen: SocketAddr, hub: &Arc<Hub>) -> Self {
+    /// `listen` is the address that was bound; without `sessions` clients of that era are refused.
+    pub(crate) fn new(
+        config: &Arc<Config>,
+        listen: SocketAddr,
+        hub: &Arc<Hub>,
+        sessions: Option<&Sessions>,
+    ) -> Self {
         Self {
             config: Arc::clone(config),
             listen,
             hub: Arc::clone(hub),
+            sessions: sessions.cloned(),
             in_flight: InFlightLayer::new(config.limits.in_flight),
         }
     }
@@ -67,7 +75,7 @@ impl Stack {
         // No deadline for the first byte here: a caller that takes only JSON gets it with its
         // answer, and that may take as long as the call may.
         // The size of a body is the front's to check, which knows what answer a client understands.
-        let front = waypost_front::routes(parts(config, &self.hub)).route_layer(endpoints);
+        let front = waypost_front::routes(self.parts()).route_layer(endpoints);
         ServiceBuilder::new()
             // First, so that every line and every refusal can be found again.
             .layer(IdentifyLayer::new())
@@ -80,6 +88,21 @@ impl Stack {
             .layer(OriginGuardLayer::new(self.listen, &config.front))
             .service(front)
     }
+
+    fn parts(&self) -> Parts {
+        let config = &self.config;
+        Parts {
+            calls: calls(&self.hub),
+            views: views(&self.hub),
+            keep_alive: config.front.keep_alive,
+            modern: config.front.eras.modern,
+            sessions: self.sessions.clone(),
+            strict_headers: config.front.strict_headers,
+            json_depth: config.limits.json_depth,
+            request_body: config.limits.request_body,
+            body_timeout: BODY,
+        }
+    }
 }
 
 /// The call seam: decided with the method, the target and the caller. A call's deadline is the
@@ -91,18 +114,6 @@ fn calls(hub: &Arc<Hub>) -> Calls {
         .layer(AuditLayer)
         .service(service_fn(move |call: Call| hub.call(call)));
     BoxCloneSyncService::new(calls)
-}
-
-fn parts(config: &Config, hub: &Arc<Hub>) -> Parts {
-    Parts {
-        calls: calls(hub),
-        views: views(hub),
-        keep_alive: config.front.keep_alive,
-        strict_headers: config.front.strict_headers,
-        json_depth: config.limits.json_depth,
-        request_body: config.limits.request_body,
-        body_timeout: BODY,
-    }
 }
 
 /// `/mcp/<name>` is the upstream of that name, alone.

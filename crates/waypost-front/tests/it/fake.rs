@@ -46,6 +46,8 @@ pub(crate) fn parts(
         })),
         views: Arc::new(|name| (name == "builds").then(|| View::Upstream(name.into()))),
         keep_alive: Duration::from_secs(15),
+        modern: true,
+        sessions: None,
         strict_headers: false,
         json_depth: 64,
         request_body: 4096,

@@ -9,11 +9,13 @@
 )]
 
 mod fake;
+mod peer;
 
 mod answers;
 mod counts;
 mod envelope;
 mod headers;
 mod paths;
+mod questions;
 mod stack;
 mod streams;

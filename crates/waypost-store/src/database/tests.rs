@@ -224,6 +224,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     database.save(old.clone()).await.unwrap();
     database.save(learned("sessions")).await.unwrap();
     for statement in [
+        "DROP TABLE client_sessions",
         "ALTER TABLE upstreams DROP COLUMN claims",
         "ALTER TABLE upstreams DROP COLUMN protocol",
         "ALTER TABLE upstreams ADD COLUMN era TEXT NOT NULL DEFAULT 'modern'",
@@ -255,4 +256,45 @@ async fn a_path_with_odd_characters_works() {
     let database = Database::open(&path).await.unwrap();
     database.save(learned("builds")).await.unwrap();
     assert!(path.is_file());
+}
+
+fn record(level: Option<&str>, resources: &[&str], ended: bool) -> SessionRecord {
+    SessionRecord {
+        log_level: level.map(str::to_owned),
+        resources: resources.iter().map(|uri| (*uri).to_owned()).collect(),
+        ended,
+    }
+}
+
+#[tokio::test]
+async fn what_a_session_set_outlives_a_restart() {
+    let (folder, database) = fresh().await;
+    assert_eq!(database.session("a").await.unwrap(), None);
+    let first = record(Some("debug"), &["file:///ü", "x:\"y\""], false);
+    database.save_session("a", first.clone()).await.unwrap();
+    assert_eq!(database.session("a").await.unwrap(), Some(first));
+    let second = record(None, &[], false);
+    database.save_session("a", second.clone()).await.unwrap();
+    database.close().await;
+
+    let path = folder.path().join("waypost.db");
+    let database = Database::open(&path).await.unwrap();
+    assert_eq!(database.session("a").await.unwrap(), Some(second));
+    assert_eq!(database.session("b").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_session_that_was_ended_stays_ended() {
+    let (_folder, database) = fresh().await;
+    database
+        .save_session("a", record(None, &[], true))
+        .await
+        .unwrap();
+    // Somebody on another replica did not know yet.
+    database
+        .save_session("a", record(Some("info"), &["x:y"], false))
+        .await
+        .unwrap();
+    let kept = database.session("a").await.unwrap().unwrap();
+    assert!(kept.ended);
 }

@@ -81,7 +81,7 @@ async fn stack(yaml: &str) -> Stack {
         background: Tasks::default(),
     });
     hub.start().await;
-    Stack::new(&config, config.listen, &hub)
+    Stack::new(&config, config.listen, &hub, None)
 }
 
 /// A call of the slow tool, whose caller accepts these media types.

@@ -1,0 +1,27 @@
+//! The session era: `initialize`, session ids, streams that outlive their connection, requests
+//! from server to client.
+//!
+//! Everything that differs from the stateless era is in this folder. `session` is what is in
+//! flight for one client, `serve` takes its messages, `exchange` turns one request into
+//! stateless calls, `ask` what servers ask in between into requests to the client, `listen`
+//! what changes meanwhile into notifications: these know no transport. `http`, `body` and
+//! `ring` put them on Streamable HTTP; `sessions` and `ticket` are the session ids.
+
+mod ask;
+mod body;
+mod event;
+mod exchange;
+mod http;
+mod initialize;
+mod listen;
+mod outlet;
+mod ring;
+mod serve;
+mod session;
+mod sessions;
+mod ticket;
+mod translate;
+
+pub use sessions::{SessionParts, Sessions};
+
+pub(crate) use http::{message, stream_or_end};

@@ -1,0 +1,219 @@
+//! One request of a client, answered by stateless calls: as many as there are rounds of
+//! questions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio_util::sync::CancellationToken;
+use waypost_hub::call::Call;
+use waypost_hub::error::CallError;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::reply::{End, Event};
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
+use waypost_wire::message;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use crate::Calls;
+use crate::encode;
+use crate::event::Finish;
+use crate::events::Events;
+use crate::legacy::ask::Asked;
+use crate::legacy::outlet::{Class, Outlet};
+use crate::legacy::session::Slot;
+use crate::legacy::translate;
+use crate::rescue;
+
+const INPUT_REQUESTS: &str = "inputRequests";
+const INPUT_RESPONSES: &str = "inputResponses";
+const REQUEST_STATE: &str = "requestState";
+
+/// A server that asks more often than this will not come to an end.
+const MOST_ROUNDS: u32 = 100;
+
+/// A server that only wants to be asked again is, after this long.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// Longest wait for a parked call to take note that nobody comes back for it.
+const LET_GO: Duration = Duration::from_secs(5);
+
+/// States that something waits behind begin so; any other stands for itself.
+const PARKED: &str = "wp1.";
+
+/// A request being answered.
+pub(crate) struct Exchange {
+    pub(crate) id: Id,
+    pub(crate) outlet: Arc<dyn Outlet>,
+    /// Its place in the session; a request without one stands alone.
+    pub(crate) slot: Option<Slot>,
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) calls: Calls,
+    pub(crate) tasks: Tasks,
+    pub(crate) answer_within: Duration,
+    pub(crate) finish: Finish,
+}
+
+impl Exchange {
+    /// Answers `call` through the outlet. Cancelled, it closes the outlet without an answer.
+    pub(crate) async fn run(self, mut call: Call, stop: CancellationToken) {
+        let cancelled = self.cancelled.clone();
+        let mut asking = false;
+        let work = self.rounds(&mut call, &mut asking);
+        let end = tokio::select! {
+            // Who cancels and gets the answer all the same was told to ignore it.
+            biased;
+            () = cancelled.cancelled() => None,
+            () = stop.cancelled() => None,
+            end = work => Some(end),
+        };
+        if asking {
+            self.let_go(call.clone());
+        }
+        // The id is free before the client can know that it is.
+        let Self {
+            id,
+            outlet,
+            slot,
+            finish,
+            ..
+        } = self;
+        drop(slot);
+        match end {
+            Some(end) => answer(&id, &call.method, end, &outlet, finish),
+            None => outlet.close(),
+        }
+    }
+
+    /// `asking` is whether the server waits for answers when this is dropped, or is over.
+    async fn rounds(&self, call: &mut Call, asking: &mut bool) -> Result<End, CallError> {
+        for _ in 0..MOST_ROUNDS {
+            let result = match self.round(call.clone()).await? {
+                End::InputRequired(result) => result,
+                end => return Ok(end),
+            };
+            let Some(slot) = &self.slot else {
+                return Ok(End::Error(no_way_back()));
+            };
+            let asked = Asked {
+                session: slot.hold.session(),
+                outlet: &self.outlet,
+                within: self.answer_within,
+            };
+            match result.get(REQUEST_STATE).cloned() {
+                Some(state) => call.params.set(REQUEST_STATE, state),
+                None => drop(call.params.remove(REQUEST_STATE)),
+            }
+            call.params.remove(INPUT_RESPONSES);
+            *asking = true;
+            let requests = result.get(INPUT_REQUESTS);
+            let answers = match asked.ask(requests).await {
+                Ok(answers) => answers,
+                Err(error) => return Ok(End::Error(error)),
+            };
+            *asking = false;
+            if requests.is_some() {
+                call.params.set(INPUT_RESPONSES, answers.into());
+            } else {
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+        let text = "the server asks again and again";
+        Ok(End::Error(ErrorObject::new(code::INTERNAL_ERROR, text)))
+    }
+
+    /// One call to its end, what comes before it passed on.
+    async fn round(&self, call: Call) -> Result<End, CallError> {
+        let mut events = Events::of(self.calls.clone(), call).await?;
+        while let Some(event) = events.next().await {
+            match event? {
+                Event::Notification(mut notification) => {
+                    translate::notification(&mut notification);
+                    let message =
+                        message::encode_notification(&notification.method, &notification.params);
+                    self.outlet.send(Class::Note, [message].into()).await;
+                }
+                Event::End(end) => return Ok(end),
+            }
+        }
+        Err(CallError::no_end())
+    }
+
+    /// Nobody will answer: what waits behind the state is told by a caller that comes and goes.
+    fn let_go(&self, mut call: Call) {
+        let state = call.params.string(REQUEST_STATE).unwrap_or_default();
+        if !state.starts_with(PARKED) {
+            return;
+        }
+        call.params.remove(INPUT_RESPONSES);
+        // A session that is over has no calls; what is bound to it went with it.
+        let calls = self.calls.clone();
+        self.tasks.spawn_here(|stop| async move {
+            let come_and_go = async {
+                if let Ok(mut events) = Events::of(calls, call).await {
+                    // Taken up, and dropped right away.
+                    drop(events.begin().await);
+                }
+            };
+            let within = tokio::time::timeout(LET_GO, come_and_go);
+            drop(stop.run_until_cancelled(within).await);
+        });
+    }
+}
+
+fn no_way_back() -> ErrorObject {
+    let text = "the server asks something, and without a session there is no way to answer";
+    ErrorObject::new(code::INVALID_REQUEST, text)
+}
+
+/// Writes the answer.
+fn answer(
+    id: &Id,
+    method: &str,
+    end: Result<End, CallError>,
+    outlet: &Arc<dyn Outlet>,
+    mut finish: Finish,
+) {
+    let message = match end {
+        Ok(end) => {
+            finish.outcome(end.word());
+            encode::end(id, &translate::end(method, end))
+        }
+        Err(error) => {
+            finish.failed(&error);
+            // The status is for another dialect: here every answer is a 200.
+            let (_, object) = rescue::call_error(&error);
+            encode::error(Some(id), &object)
+        }
+    };
+    drop(finish);
+    outlet.post(Class::End, message);
+}
+
+/// Answers at once.
+pub(crate) fn answer_now(
+    id: &Id,
+    answer: Result<Object, ErrorObject>,
+    outlet: &Arc<dyn Outlet>,
+    mut finish: Finish,
+) {
+    let end = match answer {
+        Ok(result) => End::Complete(result),
+        Err(error) => End::Error(error),
+    };
+    finish.outcome(end.word());
+    let message = encode::end(id, &end);
+    drop(finish);
+    outlet.post(Class::End, message);
+}
+
+/// A member of `params` that must be text.
+pub(crate) fn text(params: &Object, member: &str) -> Result<String, ErrorObject> {
+    let found = params.get(member).and_then(Raw::as_string);
+    found.ok_or_else(|| {
+        let text = format!("`params.{member}` must be a string");
+        ErrorObject::new(code::INVALID_PARAMS, &text)
+    })
+}

@@ -1,0 +1,407 @@
+//! Sessions over Streamable HTTP (2025-11-25 and earlier: transports).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::response::Response;
+use http::request::Parts as Head;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use tokio_util::sync::CancellationToken;
+use waypost_wire::header::SESSION_ID;
+use waypost_wire::id::Id;
+use waypost_wire::message::{Message, Request};
+use waypost_wire::method;
+
+use crate::Parts;
+use crate::admit::LegacyMessage;
+use crate::answer;
+use crate::encode::{self, Pieces};
+use crate::event::Finish;
+use crate::headers;
+use crate::legacy::body::RingBody;
+use crate::legacy::initialize;
+use crate::legacy::listen;
+use crate::legacy::outlet::{Class, Outlet};
+use crate::legacy::ring::{Reader, Ring};
+use crate::legacy::serve::{self, Incoming};
+use crate::legacy::session::{Hold, Session};
+use crate::legacy::sessions::Sessions;
+use crate::legacy::translate::LATEST;
+use crate::media::Wants;
+use crate::modern::Asker;
+use crate::refusal::{Refusal, Refused};
+use crate::rescue;
+
+const SESSION: HeaderName = HeaderName::from_static(SESSION_ID);
+const LAST_EVENT: &str = "last-event-id";
+
+/// Longest wait for an answer that could go without a stream.
+const WHOLE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Answers a POST.
+pub(crate) async fn message(
+    parts: &Parts,
+    sessions: &Sessions,
+    asker: Asker,
+    head: &Head,
+    message: LegacyMessage,
+    mut finish: Finish,
+) -> Response {
+    let id = match &message.message {
+        Message::Request(request) => Some(request.id.clone()),
+        Message::Notification(_) | Message::Response(..) => None,
+    };
+    let post = Post {
+        parts,
+        sessions,
+        wants: message.wants,
+    };
+    if let Message::Request(request) = &message.message
+        && request.method == method::INITIALIZE
+    {
+        return post.initialize(&asker, request, finish).await;
+    }
+    let requested = message.requested.as_deref();
+    let hold = match post.session(&asker, &head.headers, requested).await {
+        Ok(hold) => hold,
+        Err(refusal) => return refuse(id, refusal, finish),
+    };
+    match message.message {
+        Message::Request(request) => {
+            let meta = message.meta;
+            let incoming = |outlet, cancelled| Incoming {
+                request,
+                meta,
+                asker,
+                hold: None,
+                outlet,
+                asks: post.wants != Wants::Json,
+                cancelled,
+                finish,
+            };
+            match hold {
+                Some(hold) => post.in_session(hold, incoming).await,
+                None => post.alone(incoming).await,
+            }
+        }
+        Message::Notification(notification) => {
+            if let Some(hold) = &hold {
+                serve::notification(hold.session(), &notification);
+            }
+            finish.outcome("accepted");
+            answer::accepted()
+        }
+        Message::Response(id, outcome) => {
+            // One that nobody waits for comes too late; that is no error of the client's.
+            if let (Some(hold), Some(id)) = (&hold, &id) {
+                hold.session().answer(id, outcome);
+            }
+            finish.outcome("accepted");
+            answer::accepted()
+        }
+    }
+}
+
+/// What every POST is answered with.
+struct Post<'a> {
+    parts: &'a Parts,
+    sessions: &'a Sessions,
+    wants: Wants,
+}
+
+impl Post<'_> {
+    async fn initialize(&self, asker: &Asker, request: &Request, mut finish: Finish) -> Response {
+        finish.method(&request.method);
+        let id = &request.id;
+        let greeting = initialize::answer(&self.parts.calls, asker, &request.params).await;
+        let greeting = match greeting {
+            Ok(greeting) => greeting,
+            Err(error) => {
+                finish.outcome("error");
+                return self.one(encode::error(Some(id), &error));
+            }
+        };
+        let message = [waypost_wire::message::encode_result(id, &greeting.result)].into();
+        if self.sessions.parts().stateless {
+            finish.outcome("complete");
+            return self.one(message);
+        }
+        let opened = self
+            .sessions
+            .create(greeting.ticket, &asker.principal, &asker.view);
+        let session = match opened {
+            Ok(session) => session,
+            Err(refusal) => return refuse(Some(id.clone()), refusal, finish),
+        };
+        finish.outcome("complete");
+        let mut response = self.one(message);
+        if let Ok(value) = HeaderValue::from_str(&session) {
+            response.headers_mut().insert(SESSION, value);
+        }
+        response
+    }
+
+    /// The session that a message is of; `None` where there are none.
+    async fn session(
+        &self,
+        asker: &Asker,
+        headers: &HeaderMap,
+        requested: Option<&str>,
+    ) -> Result<Option<Hold>, Refusal> {
+        if self.sessions.parts().stateless {
+            return Ok(None);
+        }
+        let Some(id) = headers.get(SESSION_ID) else {
+            return Err(match requested {
+                Some(_) => Refusal::NoSession,
+                None => Refusal::NoVersion,
+            });
+        };
+        let id = id.to_str().map_err(|_| Refusal::UnknownSession)?;
+        let hold = self.sessions.find(id, &asker.principal, &asker.view);
+        hold.await.map(Some)
+    }
+
+    async fn in_session(
+        &self,
+        hold: Hold,
+        incoming: impl FnOnce(Arc<dyn Outlet>, CancellationToken) -> Incoming,
+    ) -> Response {
+        let ring = Ring::new();
+        let mut reader = ring.read(None);
+        let mut incoming = incoming(ring, CancellationToken::new());
+        let id = incoming.request.id.clone();
+        incoming.hold = hold.session().enter();
+        if let Err(refusal) = serve::request(self.sessions, &self.parts.calls, incoming) {
+            return answer::refused(&refusal.to(id));
+        }
+        match self.first(&mut reader).await {
+            First::Whole(message) => self.one(message),
+            First::Nothing => nothing(self.wants),
+            First::Stream => {
+                let body = RingBody::new(reader, self.parts.keep_alive);
+                stream(body, &hold, |session, ring| session.expose(ring))
+            }
+        }
+    }
+
+    /// Without a session nobody could come back for the answer: a client that leaves gives up.
+    async fn alone(
+        &self,
+        incoming: impl FnOnce(Arc<dyn Outlet>, CancellationToken) -> Incoming,
+    ) -> Response {
+        let ring = Ring::new();
+        let mut reader = ring.read(None);
+        let cancelled = CancellationToken::new();
+        let guard = cancelled.clone().drop_guard();
+        let incoming = incoming(ring, cancelled);
+        let id = incoming.request.id.clone();
+        if let Err(refusal) = serve::request(self.sessions, &self.parts.calls, incoming) {
+            return answer::refused(&refusal.to(id));
+        }
+        match self.first(&mut reader).await {
+            First::Whole(message) => self.one(message),
+            First::Nothing => nothing(self.wants),
+            First::Stream => {
+                let body = RingBody::new(reader, self.parts.keep_alive);
+                answer::streaming(body.cancelling(guard).opened())
+            }
+        }
+    }
+
+    /// What to begin the answer with.
+    async fn first(&self, reader: &mut Reader) -> First {
+        if self.wants == Wants::Json {
+            return match last(reader).await {
+                Some(message) => First::Whole(message),
+                None => First::Nothing,
+            };
+        }
+        let keep_alive = self.parts.keep_alive;
+        let within = if keep_alive.is_zero() {
+            WHOLE_WITHIN
+        } else {
+            WHOLE_WITHIN.min(keep_alive)
+        };
+        match tokio::time::timeout(within, reader.next()).await {
+            Ok(None) => First::Nothing,
+            Ok(Some(item)) if item.class == Class::End => First::Whole(item.message),
+            Ok(Some(item)) => {
+                reader.unread(&item);
+                First::Stream
+            }
+            Err(_) => First::Stream,
+        }
+    }
+
+    /// One message as the client takes it.
+    fn one(&self, message: Pieces) -> Response {
+        if self.wants != Wants::Sse {
+            return answer::json(StatusCode::OK, message);
+        }
+        let ring = Ring::new();
+        ring.post(Class::End, message);
+        answer::streaming(RingBody::new(ring.read(None), Duration::ZERO))
+    }
+}
+
+enum First {
+    /// The answer alone.
+    Whole(Pieces),
+    /// There will be none.
+    Nothing,
+    /// It may take a while, or something comes before it.
+    Stream,
+}
+
+/// The answer, what comes before it dropped.
+async fn last(reader: &mut Reader) -> Option<Pieces> {
+    while let Some(item) = reader.next().await {
+        if item.class == Class::End {
+            return Some(item.message);
+        }
+    }
+    None
+}
+
+/// A request that was cancelled has no answer, but HTTP has one.
+fn nothing(wants: Wants) -> Response {
+    if wants == Wants::Json {
+        return answer::accepted();
+    }
+    let ring = Ring::new();
+    ring.close();
+    answer::streaming(RingBody::new(ring.read(None), Duration::ZERO))
+}
+
+fn refuse(id: Option<Id>, refusal: Refusal, mut finish: Finish) -> Response {
+    finish.outcome(rescue::outcome(&refusal));
+    answer::refused(&Refused { id, refusal })
+}
+
+/// A view of one of a session's streams.
+fn stream(
+    body: RingBody,
+    hold: &Hold,
+    number: impl FnOnce(&Session, &Arc<Ring>) -> u64,
+) -> Response {
+    let session = hold.session();
+    let number = number(session, body.ring());
+    let ids = format!("{:08x}-{number}-", session.mark);
+    let priming = session.ticket.version == LATEST;
+    match session.enter() {
+        Some(hold) => answer::streaming(body.of_session(hold, ids, priming).opened()),
+        None => answer::refused(&Refusal::UnknownSession.into()),
+    }
+}
+
+/// Answers a GET or a DELETE.
+pub(crate) async fn stream_or_end(
+    parts: &Parts,
+    sessions: &Sessions,
+    asker: Asker,
+    head: &Head,
+    mut finish: Finish,
+) -> Response {
+    let Some(id) = head.headers.get(SESSION_ID) else {
+        let said = headers::peek_version(&head.headers);
+        let legacy = said.is_some_and(|said| waypost_wire::version::is_legacy(&said));
+        let refusal = if legacy && !sessions.parts().stateless {
+            Refusal::NoSession
+        } else {
+            Refusal::NotPost
+        };
+        return refuse(None, refusal, finish);
+    };
+    if sessions.parts().stateless {
+        return refuse(None, Refusal::NotPost, finish);
+    }
+    let id = id.to_str().unwrap_or_default();
+    let hold = match sessions.find(id, &asker.principal, &asker.view).await {
+        Ok(hold) => hold,
+        Err(refusal) => return refuse(None, refusal, finish),
+    };
+    if head.method == Method::DELETE {
+        sessions.end(hold).await;
+        finish.outcome("complete");
+        return empty(StatusCode::NO_CONTENT);
+    }
+    match Wants::of(&head.headers) {
+        Ok(Wants::Either | Wants::Sse) => {}
+        Ok(Wants::Json) => return refuse(None, Refusal::NeedsStream, finish),
+        Err(refusal) => return refuse(None, refusal, finish),
+    }
+    finish.outcome("complete");
+    let last = head.headers.get(LAST_EVENT).and_then(|id| id.to_str().ok());
+    get(parts, sessions, &hold, last)
+}
+
+fn get(parts: &Parts, sessions: &Sessions, hold: &Hold, last: Option<&str>) -> Response {
+    let session = hold.session();
+    let (number, from) = match last.and_then(Place::parse) {
+        None => (0, None),
+        // Of an earlier life of the session, whose standing stream goes on in this one.
+        Some(place) if place.mark != session.mark => (place.number, None),
+        Some(place) => (place.number, Some(place.at)),
+    };
+    let foreign = from.is_none() && number != 0;
+    let ring = session.stream(number).filter(|_| !foreign);
+    // 204 tells a client not to come again for it.
+    let Some(ring) = ring else {
+        return empty(StatusCode::NO_CONTENT);
+    };
+    if from.is_some_and(|from| ring.is_over(from)) {
+        return empty(StatusCode::NO_CONTENT);
+    }
+    let body = RingBody::new(ring.read(from), parts.keep_alive);
+    let body = body.until(sessions.draining().clone());
+    if number == 0 {
+        listen::start(sessions, &parts.calls, session);
+    }
+    stream(body, hold, |_, _| number)
+}
+
+fn empty(status: StatusCode) -> Response {
+    let mut response = answer::accepted();
+    *response.status_mut() = status;
+    response
+}
+
+/// What an event id says.
+#[derive(Debug, PartialEq, Eq)]
+struct Place {
+    mark: u32,
+    number: u64,
+    at: u64,
+}
+
+impl Place {
+    fn parse(id: &str) -> Option<Self> {
+        let mut parts = id.split('-');
+        let place = Self {
+            mark: u32::from_str_radix(parts.next()?, 16).ok()?,
+            number: parts.next()?.parse().ok()?,
+            at: parts.next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_id_names_its_place() {
+        let place = Place::parse("00c0ffee-12-3").unwrap();
+        let expected = Place {
+            mark: 0x00c0_ffee,
+            number: 12,
+            at: 3,
+        };
+        assert_eq!(place, expected);
+        for odd in ["", "1", "zz-1-1", "00c0ffee-1-1-1", "00c0ffee--1"] {
+            assert_eq!(Place::parse(odd), None, "{odd}");
+        }
+    }
+}

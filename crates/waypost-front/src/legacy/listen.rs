@@ -1,0 +1,310 @@
+//! Changes that belong to no request: one `subscriptions/listen` for each session that wants to
+//! hear of them, relayed to its standing stream.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use waypost_hub::call::{Call, CallHeaders};
+use waypost_hub::reply::Event;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Notification};
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use crate::Calls;
+use crate::events::Events;
+use crate::legacy::session::{Heard, Session};
+use crate::legacy::sessions::Sessions;
+use crate::legacy::translate;
+
+/// Resources of one session; the hub takes no more on one stream.
+const MOST_RESOURCES: usize = 1_000;
+
+/// Longest wait for the hub's acknowledgement.
+const OPEN_WITHIN: Duration = Duration::from_secs(8);
+
+/// A stream that ended is opened again after this, and after twice as long each further time.
+const AGAIN_FIRST: Duration = Duration::from_millis(500);
+const AGAIN_MOST: Duration = Duration::from_secs(30);
+
+/// Changes of one list are told at most this often.
+const PACE: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether anybody still wants to hear.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Sees to it that the session's standing stream gets what it should.
+pub(crate) fn start(sessions: &Sessions, calls: &Calls, session: &Arc<Session>) {
+    if !session.begin_listening() {
+        return;
+    }
+    let listener = Listener {
+        calls: calls.clone(),
+        session: Arc::clone(session),
+        pace: Pace::default(),
+    };
+    let released = session.released().clone();
+    sessions.parts().tasks.spawn(|stop| async move {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = released.cancelled() => {}
+            () = listener.run() => {}
+        }
+    });
+}
+
+/// `resources/subscribe`.
+///
+/// # Errors
+/// No upstream has the resource, or none that has it tells of changes.
+pub(crate) async fn subscribe(
+    sessions: &Sessions,
+    calls: &Calls,
+    session: &Arc<Session>,
+    uri: &str,
+) -> Result<Object, ErrorObject> {
+    let known = session.resources();
+    if known.len() >= MOST_RESOURCES {
+        let text = format!("more than {MOST_RESOURCES} resources in one session");
+        return Err(ErrorObject::new(code::INVALID_PARAMS, &text));
+    }
+    let count = session.wish(|resources| {
+        if !resources.iter().any(|known| known == uri) {
+            resources.push(uri.to_owned());
+        }
+    });
+    let mut heard = session.heard.subscribe();
+    start(sessions, calls, session);
+    let acknowledged = heard.wait_for(|heard| heard.count >= count);
+    let acknowledged = match tokio::time::timeout(OPEN_WITHIN, acknowledged).await {
+        Ok(Ok(heard)) => heard.resources.iter().any(|known| known == uri),
+        Ok(Err(_)) | Err(_) => false,
+    };
+    if acknowledged {
+        sessions.save(session).await;
+        return Ok(Object::new());
+    }
+    session.wish(|resources| resources.retain(|known| known != uri));
+    let text = "no upstream tells of changes of this resource";
+    let data = Object::from_iter([("uri", Raw::string(uri))]);
+    let data = Raw::from(data).decode::<serde_json::Value>();
+    Err(ErrorObject::with_data(
+        code::LEGACY_RESOURCE_NOT_FOUND,
+        text,
+        &data,
+    ))
+}
+
+/// `resources/unsubscribe`; what was never subscribed to is no error.
+pub(crate) async fn unsubscribe(
+    sessions: &Sessions,
+    session: &Arc<Session>,
+    uri: &str,
+) -> Result<Object, ErrorObject> {
+    if session.resources().iter().any(|known| known == uri) {
+        session.wish(|resources| resources.retain(|known| known != uri));
+        sessions.save(session).await;
+    }
+    Ok(Object::new())
+}
+
+struct Listener {
+    calls: Calls,
+    session: Arc<Session>,
+    pace: Pace,
+}
+
+/// What ended one stretch of listening.
+enum Turn {
+    /// The client wants to hear of something else.
+    Wishes,
+    /// The stream ended.
+    Lost,
+    /// Nobody wants to hear anything.
+    Over,
+}
+
+impl Listener {
+    async fn run(mut self) {
+        let mut wishes = self.session.wishes.subscribe();
+        let mut wait = AGAIN_FIRST;
+        let mut stream: Option<Events> = None;
+        loop {
+            let count = *wishes.borrow_and_update();
+            let opened = tokio::time::timeout(OPEN_WITHIN, self.open()).await;
+            let opened = opened.ok().flatten();
+            let resources = match opened {
+                Some((new, resources)) => {
+                    // What came in between is on the old stream.
+                    if let Some(old) = stream.replace(new) {
+                        self.drain(old);
+                    }
+                    wait = AGAIN_FIRST;
+                    resources
+                }
+                None => Vec::new(),
+            };
+            self.session.heard.send_replace(Heard { count, resources });
+            match self.relay(&mut stream, &mut wishes, wait).await {
+                Turn::Wishes => {}
+                Turn::Lost => wait = (wait * 2).min(AGAIN_MOST),
+                Turn::Over => return,
+            }
+        }
+    }
+
+    async fn open(&self) -> Option<(Events, Vec<String>)> {
+        let session = &self.session;
+        let mut wanted = Object::from_iter([
+            ("toolsListChanged", Raw::bool(true)),
+            ("promptsListChanged", Raw::bool(true)),
+            ("resourcesListChanged", Raw::bool(true)),
+        ]);
+        let resources = session.resources();
+        if !resources.is_empty() {
+            wanted.set("resourceSubscriptions", Raw::from_serialize(&resources));
+        }
+        let call = Call {
+            request_id: Arc::clone(&session.name),
+            id: Id::number(0),
+            method: method::LISTEN.to_owned(),
+            params: Object::from_iter([("notifications", Raw::from(wanted))]),
+            meta: translate::request_meta(
+                Object::new(),
+                session.ticket.capabilities.clone(),
+                session.ticket.client_info.clone(),
+                None,
+            ),
+            principal: session.principal.clone(),
+            view: session.view.clone(),
+            session: Some(session.for_call()),
+            headers: CallHeaders::default(),
+        };
+        let mut events = Events::of(self.calls.clone(), call).await.ok()?;
+        match events.next().await? {
+            Ok(Event::Notification(first)) if first.method == method::ACKNOWLEDGED => {
+                Some((events, acknowledged(&first)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Passes on what comes until there is a reason to open another stream.
+    async fn relay(
+        &mut self,
+        stream: &mut Option<Events>,
+        wishes: &mut watch::Receiver<u64>,
+        wait: Duration,
+    ) -> Turn {
+        let again = Instant::now() + wait;
+        let mut look = Instant::now() + LOOK;
+        loop {
+            let due = self.pace.due();
+            tokio::select! {
+                changed = wishes.changed() => {
+                    return if changed.is_ok() { Turn::Wishes } else { Turn::Over };
+                }
+                () = sleep_until(look) => {
+                    if self.session.end_listening() {
+                        return Turn::Over;
+                    }
+                    look = Instant::now() + LOOK;
+                }
+                () = sleep_until(due.unwrap_or(look)), if due.is_some() => self.catch_up(),
+                () = sleep_until(again), if stream.is_none() => return Turn::Lost,
+                event = next(stream) => match event {
+                    Some(Ok(Event::Notification(notification))) => self.pass(notification),
+                    Some(Ok(Event::End(_)) | Err(_)) | None => *stream = None,
+                },
+            }
+        }
+    }
+
+    fn drain(&mut self, mut old: Events) {
+        while let Some(Some(Ok(Event::Notification(notification)))) = old.next().now_or_never() {
+            self.pass(notification);
+        }
+    }
+
+    fn pass(&mut self, mut notification: Notification) {
+        if notification.method == method::ACKNOWLEDGED {
+            return;
+        }
+        translate::notification(&mut notification);
+        let now = notification.method == method::RESOURCE_UPDATED
+            || self.pace.may_go(&notification.method);
+        if now {
+            self.write(&notification.method, &notification.params);
+        }
+    }
+
+    fn catch_up(&mut self) {
+        for method in self.pace.late() {
+            self.write(&method, &Object::new());
+        }
+    }
+
+    fn write(&self, method: &str, params: &Object) {
+        let message = message::encode_notification(method, params);
+        self.session.standing.coalesce([message].into());
+    }
+}
+
+async fn next(stream: &mut Option<Events>) -> Option<Result<Event, waypost_hub::error::CallError>> {
+    match stream {
+        Some(events) => Pin::new(events).next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn acknowledged(first: &Notification) -> Vec<String> {
+    let honoured = first.params.get("notifications");
+    let honoured = honoured.and_then(|raw| raw.as_object().ok());
+    let resources = honoured.and_then(|h| h.get("resourceSubscriptions")?.decode());
+    resources.unwrap_or_default()
+}
+
+/// When each list's change was told last, and whether another one waits.
+#[derive(Debug, Default)]
+struct Pace(Vec<(String, Instant, bool)>);
+
+impl Pace {
+    /// Whether a change may be told now; otherwise it is once it may.
+    fn may_go(&mut self, method: &str) -> bool {
+        let now = Instant::now();
+        let Some((_, last, waits)) = self.0.iter_mut().find(|(known, ..)| known == method) else {
+            self.0.push((method.to_owned(), now, false));
+            return true;
+        };
+        if now.duration_since(*last) < PACE {
+            *waits = true;
+            return false;
+        }
+        (*last, *waits) = (now, false);
+        true
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let waiting = self.0.iter().filter(|(.., waits)| *waits);
+        waiting.map(|(_, last, _)| *last + PACE).min()
+    }
+
+    /// Those that waited long enough.
+    fn late(&mut self) -> Vec<String> {
+        let now = Instant::now();
+        let due = |(_, last, waits): &&mut (String, Instant, bool)| *waits && *last + PACE <= now;
+        let late = self.0.iter_mut().filter(due);
+        let told = late.map(|(method, last, waits)| {
+            (*last, *waits) = (now, false);
+            method.clone()
+        });
+        told.collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! Where messages to a client go, whatever carries them.
+
+use std::fmt;
+
+use waypost_hub::upstream::BoxFuture;
+
+use crate::encode::Pieces;
+
+/// What may become of a message when there is no room for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A notification: the oldest may be lost where nobody takes them.
+    Note,
+    /// A request of ours: somebody waits for its answer.
+    Ask,
+    /// The answer to the client's request; nothing comes after it.
+    End,
+}
+
+/// A client's end of one exchange. Over HTTP each request has its own; a pipe has one for all.
+pub(crate) trait Outlet: Send + Sync + fmt::Debug {
+    /// Sends, and waits while the client is too slow.
+    fn send(&self, class: Class, message: Pieces) -> BoxFuture<'_, ()>;
+
+    /// Sends without waiting; what finds no room is lost, notifications first.
+    fn post(&self, class: Class, message: Pieces);
+
+    /// The exchange is over without an answer.
+    fn close(&self);
+}

@@ -1,0 +1,235 @@
+//! The messages of a session client, whatever carries them.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use waypost_hub::call::{Call, CallHeaders};
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
+use waypost_wire::message::{Notification, Request};
+use waypost_wire::meta::RequestMeta;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+
+use crate::Calls;
+use crate::event::Finish;
+use crate::legacy::exchange::{Exchange, answer_now, text};
+use crate::legacy::listen;
+use crate::legacy::outlet::Outlet;
+use crate::legacy::session::{Hold, Session, Slot};
+use crate::legacy::sessions::Sessions;
+use crate::legacy::translate;
+use crate::modern::Asker;
+use crate::refusal::Refusal;
+use crate::rescue;
+
+pub(crate) const PING: &str = "ping";
+const SET_LEVEL: &str = "logging/setLevel";
+const SUBSCRIBE: &str = "resources/subscribe";
+const UNSUBSCRIBE: &str = "resources/unsubscribe";
+const INITIALIZED: &str = "notifications/initialized";
+
+/// The levels of log messages (RFC 5424), as the protocol spells them.
+const LEVELS: &[&str] = &[
+    "debug",
+    "info",
+    "notice",
+    "warning",
+    "error",
+    "critical",
+    "alert",
+    "emergency",
+];
+
+/// A request and how it came.
+pub(crate) struct Incoming {
+    /// Without `_meta`.
+    pub(crate) request: Request,
+    pub(crate) meta: Object,
+    pub(crate) asker: Asker,
+    /// The session it is of; one that stands alone has none.
+    pub(crate) hold: Option<Hold>,
+    /// Where its answer goes, and what comes before it.
+    pub(crate) outlet: Arc<dyn Outlet>,
+    /// Whether questions can reach the client there.
+    pub(crate) asks: bool,
+    /// Gives up one that stands alone.
+    pub(crate) cancelled: CancellationToken,
+    pub(crate) finish: Finish,
+}
+
+/// Answers a request; returns before the answer is there.
+///
+/// # Errors
+/// [`Refusal`] for one that cannot be taken in this session now.
+pub(crate) fn request(
+    sessions: &Sessions,
+    calls: &Calls,
+    mut incoming: Incoming,
+) -> Result<(), Refusal> {
+    incoming.finish.method(&incoming.request.method);
+    let slot = match incoming.hold.take() {
+        None => None,
+        Some(hold) => match Session::begin(hold, &incoming.request.id) {
+            Ok(slot) => Some(slot),
+            Err(refusal) => {
+                incoming.finish.outcome(rescue::outcome(&refusal));
+                return Err(refusal);
+            }
+        },
+    };
+    match (&*incoming.request.method, slot) {
+        (SUBSCRIBE | UNSUBSCRIBE, Some(slot)) => subscription(sessions, calls, incoming, slot),
+        (PING | SET_LEVEL, slot) => {
+            let answer = set_or_ping(sessions, slot.as_ref(), &incoming.request);
+            drop(slot);
+            incoming.answer(answer);
+        }
+        (name, _) if is_unknown(name) => {
+            let text = format!("method `{name}` is not served in sessions");
+            incoming.answer(Err(ErrorObject::new(code::METHOD_NOT_FOUND, &text)));
+        }
+        (_, slot) => call(sessions, calls, incoming, slot),
+    }
+    Ok(())
+}
+
+/// Methods that are the stateless era's own, and those of tasks: a session has none, whatever
+/// its client declared. What belongs to a session is unknown outside.
+fn is_unknown(method: &str) -> bool {
+    let own = [
+        method::INITIALIZE,
+        method::DISCOVER,
+        method::LISTEN,
+        SUBSCRIBE,
+        UNSUBSCRIBE,
+    ];
+    own.contains(&method) || method.starts_with("tasks/")
+}
+
+fn set_or_ping(
+    sessions: &Sessions,
+    slot: Option<&Slot>,
+    request: &Request,
+) -> Result<Object, ErrorObject> {
+    if request.method == PING {
+        return Ok(Object::new());
+    }
+    let level = text(&request.params, "level")?;
+    if !LEVELS.contains(&&*level) {
+        let text = "`params.level` must be a log level: debug, info, notice, warning, error, \
+                    critical, alert or emergency";
+        return Err(ErrorObject::new(code::INVALID_PARAMS, text));
+    }
+    // Without a session there is nothing that could remember it.
+    if let Some(slot) = slot {
+        let session = Arc::clone(slot.hold.session());
+        session.set_log_level(&level);
+        let sessions = sessions.clone();
+        let tasks = sessions.parts().tasks.clone();
+        tasks.spawn(|_| async move { sessions.save(&session).await });
+    }
+    Ok(Object::new())
+}
+
+fn subscription(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Slot) {
+    let (sessions, calls) = (sessions.clone(), calls.clone());
+    let tasks = sessions.parts().tasks.clone();
+    tasks.spawn_here(|_| async move {
+        let session = slot.hold.session();
+        let answer = match text(&incoming.request.params, "uri") {
+            Ok(uri) if incoming.request.method == SUBSCRIBE => {
+                listen::subscribe(&sessions, &calls, session, &uri).await
+            }
+            Ok(uri) => listen::unsubscribe(&sessions, session, &uri).await,
+            Err(error) => Err(error),
+        };
+        drop(slot);
+        incoming.answer(answer);
+    });
+}
+
+fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slot>) {
+    let Incoming {
+        request,
+        meta,
+        asker,
+        outlet,
+        asks,
+        cancelled,
+        finish,
+        hold: _,
+    } = incoming;
+    let Request { id, method, params } = request;
+    let session = slot.as_ref().map(|slot| slot.hold.session());
+    let call = Call {
+        request_id: asker.request_id,
+        id: id.clone(),
+        params: plain(params),
+        meta: call_meta(session, meta, asks),
+        method,
+        principal: asker.principal,
+        view: asker.view,
+        session: session.map(|session| session.for_call()),
+        headers: CallHeaders::default(),
+    };
+    let parts = sessions.parts();
+    let exchange = Exchange {
+        id,
+        outlet,
+        cancelled: slot.as_ref().map_or(cancelled, |s| s.cancelled.clone()),
+        slot,
+        calls: calls.clone(),
+        tasks: parts.tasks.clone(),
+        answer_within: parts.answer_within,
+        finish,
+    };
+    // On the core at hand: its connections to servers are the warm ones.
+    parts.tasks.spawn_here(|stop| exchange.run(call, stop));
+}
+
+/// The old way of asking for a task, and what only retries carry: neither is a session client's
+/// to say.
+fn plain(mut params: Object) -> Object {
+    for member in ["task", "inputResponses", "requestState"] {
+        params.remove(member);
+    }
+    params
+}
+
+fn call_meta(session: Option<&Arc<Session>>, said: Object, asks: bool) -> RequestMeta {
+    let Some(session) = session else {
+        return translate::request_meta(said, ClientCapabilities::default(), None, None);
+    };
+    let ticket = &session.ticket;
+    let capabilities = if asks {
+        ticket.capabilities.clone()
+    } else {
+        translate::without_questions(&ticket.capabilities)
+    };
+    let info = ticket.client_info.clone();
+    translate::request_meta(said, capabilities, info, Some(session.log_level()))
+}
+
+impl Incoming {
+    fn answer(self, answer: Result<Object, ErrorObject>) {
+        answer_now(&self.request.id, answer, &self.outlet, self.finish);
+    }
+}
+
+/// Takes note of a notification.
+pub(crate) fn notification(session: &Session, notification: &Notification) {
+    match &*notification.method {
+        INITIALIZED => session.confirm(),
+        method::CANCELLED => {
+            let id = notification.params.get("requestId").cloned();
+            if let Some(Ok(id)) = id.map(Id::new) {
+                session.cancel(&id);
+            }
+        }
+        // Servers ask for roots when they need them: nothing inside keeps a list of them.
+        _ => {}
+    }
+}

@@ -1,0 +1,395 @@
+//! One client session: what is in flight in it, and what its client set.
+//!
+//! Knows no transport. Messages go out through [`Outlet`](crate::legacy::outlet::Outlet)s; who
+//! carries them here calls [`Session::begin`], [`Session::cancel`] and [`Session::answer`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use waypost_hub::call::{Principal, Session as CallSession, View};
+use waypost_hub::store::SessionRecord;
+use waypost_wire::id::Id;
+use waypost_wire::message::Outcome;
+use waypost_wire::raw::Raw;
+
+use crate::legacy::event::OpenSession;
+use crate::legacy::outlet::Outlet as _;
+use crate::legacy::ring::Ring;
+use crate::legacy::ticket::Ticket;
+use crate::refusal::Refusal;
+
+/// Requests of one session at once: a client that leaves them behind pays itself.
+const MOST_CALLS: usize = 256;
+
+/// Streams that ended and can still be read again, for so long, and their bytes together.
+const MOST_ENDED: usize = 16;
+const ENDED_KEPT: Duration = Duration::from_secs(5 * 60);
+const MOST_ENDED_BYTES: usize = 4 << 20;
+
+/// Log messages from here on are sent to a client that never said which it wants.
+const DEFAULT_LEVEL: &str = "info";
+
+/// A client session while it holds something.
+pub(crate) struct Session {
+    pub(crate) ticket: Ticket,
+    pub(crate) principal: Principal,
+    pub(crate) view: View,
+    /// Under which it is stored.
+    pub(crate) name: Arc<str>,
+    /// Tells the streams of this life of the session from those of an earlier one.
+    pub(crate) mark: u32,
+    /// What belongs to no request: changes of lists and resources.
+    pub(crate) standing: Arc<Ring>,
+    /// Counts changes of what the client wants to hear.
+    pub(crate) wishes: watch::Sender<u64>,
+    /// What is listened to, and as of which count of wishes.
+    pub(crate) heard: watch::Sender<Heard>,
+    released: CancellationToken,
+    state: Mutex<State>,
+    _open: OpenSession,
+}
+
+/// What the hub acknowledged of the client's wishes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard {
+    pub(crate) count: u64,
+    pub(crate) resources: Vec<String>,
+}
+
+struct State {
+    closed: bool,
+    confirmed: bool,
+    listening: bool,
+    used: Instant,
+    holds: usize,
+    level: Option<String>,
+    resources: Vec<String>,
+    calls: HashMap<Id, CancellationToken>,
+    questions: HashMap<Id, oneshot::Sender<Outcome>>,
+    next_question: u64,
+    streams: BTreeMap<u64, Arc<Ring>>,
+    next_stream: u64,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Keeps a session from being freed.
+pub(crate) struct Hold(Arc<Session>);
+
+/// A request in flight: its id is taken until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) hold: Hold,
+    pub(crate) cancelled: CancellationToken,
+    id: Id,
+}
+
+/// A question to the client; dropped, an answer that still comes is ignored.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) id: Id,
+    pub(crate) answer: oneshot::Receiver<Outcome>,
+    session: Arc<Session>,
+}
+
+// === impl Session ===
+
+impl Session {
+    /// A session that nothing happened in yet. `confirmed` says that its client went on after
+    /// `initialize`; `permit` is its place among those that may be open.
+    pub(crate) fn new(
+        ticket: Ticket,
+        (principal, view): (Principal, View),
+        record: SessionRecord,
+        confirmed: bool,
+        permit: OwnedSemaphorePermit,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name: ticket.name().into(),
+            mark: rand::random(),
+            ticket,
+            principal,
+            view,
+            standing: Ring::new(),
+            wishes: watch::channel(1).0,
+            heard: watch::channel(Heard::default()).0,
+            released: CancellationToken::new(),
+            state: Mutex::new(State {
+                closed: false,
+                confirmed,
+                listening: false,
+                used: Instant::now(),
+                holds: 0,
+                level: record.log_level,
+                resources: record.resources,
+                calls: HashMap::new(),
+                questions: HashMap::new(),
+                next_question: 1,
+                streams: BTreeMap::new(),
+                next_stream: 1,
+                _permit: permit,
+            }),
+            _open: OpenSession::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Uses the session; `None` once it was freed.
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Hold> {
+        let mut state = self.lock();
+        if state.closed {
+            return None;
+        }
+        state.holds += 1;
+        state.used = Instant::now();
+        Some(Hold(Arc::clone(self)))
+    }
+
+    /// The client went on after `initialize`.
+    pub(crate) fn confirm(&self) {
+        self.lock().confirmed = true;
+    }
+
+    /// Frees it when nothing happens in it and nothing happened for long. Whether it is free.
+    pub(crate) fn free_if_idle(&self, idle: Duration, handshake: Duration) -> bool {
+        let mut state = self.lock();
+        let limit = if state.confirmed { idle } else { handshake };
+        if !state.closed && (state.holds > 0 || state.used.elapsed() < limit) {
+            state.prune();
+            return false;
+        }
+        drop(state);
+        self.free();
+        true
+    }
+
+    /// Gives up everything: calls in flight, questions, streams, what servers keep for it.
+    pub(crate) fn free(&self) {
+        let streams = {
+            let mut state = self.lock();
+            state.closed = true;
+            state.questions.clear();
+            std::mem::take(&mut state.streams)
+        };
+        self.released.cancel();
+        self.standing.close();
+        for ring in streams.values() {
+            ring.close();
+        }
+    }
+
+    /// Fires when it is freed.
+    pub(crate) fn released(&self) -> &CancellationToken {
+        &self.released
+    }
+
+    /// How calls name it.
+    pub(crate) fn for_call(&self) -> CallSession {
+        CallSession::new(&self.name, self.released.clone())
+    }
+
+    // --- requests of the client ---
+
+    /// Takes the id of a request.
+    ///
+    /// # Errors
+    /// [`Refusal::DuplicateId`] while another with this id is in flight,
+    /// [`Refusal::SessionBusy`] when there are too many.
+    pub(crate) fn begin(hold: Hold, id: &Id) -> Result<Slot, Refusal> {
+        let mut state = hold.0.lock();
+        if state.calls.contains_key(id) {
+            return Err(Refusal::DuplicateId);
+        }
+        if state.calls.len() >= MOST_CALLS {
+            return Err(Refusal::SessionBusy);
+        }
+        let cancelled = hold.0.released.child_token();
+        state.calls.insert(id.clone(), cancelled.clone());
+        drop(state);
+        Ok(Slot {
+            hold,
+            cancelled,
+            id: id.clone(),
+        })
+    }
+
+    /// Gives up a request; one that is over, or never was, is no error.
+    pub(crate) fn cancel(&self, id: &Id) {
+        let call = self.lock().calls.get(id).cloned();
+        if let Some(call) = call {
+            call.cancel();
+        }
+    }
+
+    // --- questions to the client ---
+
+    /// A new question, with an id of our own.
+    pub(crate) fn ask(self: &Arc<Self>) -> Question {
+        let (sender, answer) = oneshot::channel();
+        let mut state = self.lock();
+        let id = Id::number(state.next_question);
+        state.next_question += 1;
+        // In a session that was freed meanwhile the sender goes at once, and so does the wait.
+        if !state.closed {
+            state.questions.insert(id.clone(), sender);
+        }
+        drop(state);
+        Question {
+            id,
+            answer,
+            session: Arc::clone(self),
+        }
+    }
+
+    /// Takes the client's answer to a question; `false` when nobody waits for it.
+    pub(crate) fn answer(&self, id: &Id, outcome: Outcome) -> bool {
+        let question = self.lock().questions.remove(id);
+        question.is_some_and(|question| question.send(outcome).is_ok())
+    }
+
+    // --- what the client set ---
+
+    /// The least level of log messages that calls ask for.
+    pub(crate) fn log_level(&self) -> Raw {
+        let state = self.lock();
+        Raw::string(state.level.as_deref().unwrap_or(DEFAULT_LEVEL))
+    }
+
+    pub(crate) fn set_log_level(&self, level: &str) {
+        self.lock().level = Some(level.to_owned());
+    }
+
+    /// The resources that the client wants to hear of.
+    pub(crate) fn resources(&self) -> Vec<String> {
+        self.lock().resources.clone()
+    }
+
+    /// Changes them; the count of wishes that the change made.
+    pub(crate) fn wish(&self, change: impl FnOnce(&mut Vec<String>)) -> u64 {
+        change(&mut self.lock().resources);
+        self.wishes.send_modify(|count| *count += 1);
+        *self.wishes.borrow()
+    }
+
+    /// What is to be remembered of it.
+    pub(crate) fn record(&self) -> SessionRecord {
+        let state = self.lock();
+        SessionRecord {
+            log_level: state.level.clone(),
+            resources: state.resources.clone(),
+            ended: false,
+        }
+    }
+
+    /// Whether the caller is to begin listening: the client wants to hear of something, and
+    /// nobody listens yet.
+    pub(crate) fn begin_listening(&self) -> bool {
+        let mut state = self.lock();
+        !state.closed && !std::mem::replace(&mut state.listening, true)
+    }
+
+    /// Whether listening goes on; asked when nobody reads what comes.
+    pub(crate) fn end_listening(&self) -> bool {
+        let mut state = self.lock();
+        if !state.closed && (self.standing.is_read() || !state.resources.is_empty()) {
+            return false;
+        }
+        state.listening = false;
+        true
+    }
+
+    // --- streams ---
+
+    /// Makes a stream one that can be read again, under the number given.
+    pub(crate) fn expose(&self, ring: &Arc<Ring>) -> u64 {
+        let mut state = self.lock();
+        state.prune();
+        let number = state.next_stream;
+        state.next_stream += 1;
+        state.streams.insert(number, Arc::clone(ring));
+        number
+    }
+
+    /// The stream with this number; 0 is the standing one.
+    pub(crate) fn stream(&self, number: u64) -> Option<Arc<Ring>> {
+        if number == 0 {
+            return Some(Arc::clone(&self.standing));
+        }
+        self.lock().streams.get(&number).cloned()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("version", &self.ticket.version)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Forgets streams that ended long ago, and the oldest of those that are too many.
+    fn prune(&mut self) {
+        let (mut count, mut bytes) = (0, 0);
+        let mut gone = Vec::new();
+        for (number, ring) in self.streams.iter().rev() {
+            let Some(ended) = ring.ended() else { continue };
+            count += 1;
+            bytes += ring.bytes();
+            let many = count > MOST_ENDED || (count > 1 && bytes > MOST_ENDED_BYTES);
+            if (many || ended.elapsed() > ENDED_KEPT) && !ring.is_read() {
+                gone.push(*number);
+            }
+        }
+        for number in gone {
+            self.streams.remove(&number);
+        }
+    }
+}
+
+// === impl Hold ===
+
+impl Hold {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Hold(..)")
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.holds = state.holds.saturating_sub(1);
+        state.used = Instant::now();
+    }
+}
+
+// === impl Slot ===
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.hold.0.lock().calls.remove(&self.id);
+    }
+}
+
+// === impl Question ===
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.session.lock().questions.remove(&self.id);
+    }
+}

@@ -1,0 +1,259 @@
+//! All client sessions of this process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use waypost_hub::call::{Principal, View};
+use waypost_hub::keys::Keys;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::store::{SessionRecord, Store};
+
+use crate::legacy::event;
+use crate::legacy::session::{Hold, Session};
+use crate::legacy::ticket::{Seals, Ticket};
+use crate::refusal::Refusal;
+
+/// How long the end of a session is remembered in memory: longer than opening one takes.
+const JUST_ENDED: Duration = Duration::from_secs(60);
+
+/// What client sessions need to know.
+#[derive(Clone, Debug)]
+pub struct SessionParts {
+    /// Seal session ids; replicas share them.
+    pub keys: Keys,
+    /// Where what clients set outlives a restart, and where the ends of sessions are kept.
+    pub store: Arc<dyn Store>,
+    /// Runs what belongs to no request.
+    pub tasks: Tasks,
+    /// Unused for so long, a session gives up what it holds; its id stays good.
+    pub idle: Duration,
+    /// Time in which a client must go on after `initialize`.
+    pub handshake: Duration,
+    /// Sessions that hold something at once.
+    pub limit: usize,
+    /// Whether clients get no session ids: every request then stands alone.
+    pub stateless: bool,
+    /// Longest wait for a client's answer to a question.
+    pub answer_within: Duration,
+}
+
+/// The client sessions of one process; clones share them.
+#[derive(Clone)]
+pub struct Sessions(Arc<Inner>);
+
+struct Inner {
+    parts: SessionParts,
+    seals: Seals,
+    table: DashMap<u128, Arc<Session>>,
+    ended: DashMap<u128, Instant>,
+    room: Arc<Semaphore>,
+    draining: CancellationToken,
+}
+
+impl Sessions {
+    /// No sessions yet. What frees them when they are idle runs from here on.
+    pub fn new(parts: SessionParts) -> Self {
+        let sessions = Self(Arc::new(Inner {
+            seals: Seals::new(&parts.keys),
+            table: DashMap::new(),
+            ended: DashMap::new(),
+            room: Arc::new(Semaphore::new(parts.limit.min(Semaphore::MAX_PERMITS))),
+            draining: CancellationToken::new(),
+            parts,
+        }));
+        let weak = Arc::downgrade(&sessions.0);
+        let period = sessions.period();
+        sessions.parts().tasks.spawn(|stop| async move {
+            while stop
+                .run_until_cancelled(tokio::time::sleep(period))
+                .await
+                .is_some()
+            {
+                let Some(inner) = weak.upgrade() else { return };
+                Self(inner).sweep();
+            }
+            if let Some(inner) = weak.upgrade() {
+                Self(inner).free_all();
+            }
+        });
+        sessions
+    }
+
+    /// Shutdown has begun: streams that have no end of their own get one.
+    pub fn begin_drain(&self) {
+        self.0.draining.cancel();
+    }
+
+    pub(crate) fn parts(&self) -> &SessionParts {
+        &self.0.parts
+    }
+
+    pub(crate) fn draining(&self) -> &CancellationToken {
+        &self.0.draining
+    }
+
+    /// Often enough that the shorter of the limits is kept within a quarter.
+    fn period(&self) -> Duration {
+        let parts = self.parts();
+        let least = parts.idle.min(parts.handshake) / 4;
+        least.clamp(Duration::from_millis(250), Duration::from_secs(30))
+    }
+
+    /// Opens a new session; gives its id.
+    pub(crate) fn create(
+        &self,
+        ticket: Ticket,
+        principal: &Principal,
+        view: &View,
+    ) -> Result<String, Refusal> {
+        let id = self.0.seals.seal(&ticket, principal, view);
+        let id = id.ok_or(Refusal::UnknownSession)?;
+        let key = ticket.key;
+        let who = (principal.clone(), view.clone());
+        let permit = self.permit()?;
+        let record = SessionRecord::default();
+        let session = Session::new(ticket, who, record, false, permit);
+        self.0.table.insert(key, session);
+        Ok(id)
+    }
+
+    /// The session of an id, opened again where it is not open.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownSession`] for an id that does not open, of another principal or
+    /// endpoint, or that its client ended; [`Refusal::TooManySessions`].
+    pub(crate) async fn find(
+        &self,
+        id: &str,
+        principal: &Principal,
+        view: &View,
+    ) -> Result<Hold, Refusal> {
+        let ticket = self.0.seals.open(id, principal, view);
+        let ticket = ticket.ok_or(Refusal::UnknownSession)?;
+        if let Some(hold) = self.entered(ticket.key) {
+            return Ok(hold);
+        }
+        self.reopen(ticket, principal, view).await
+    }
+
+    fn entered(&self, key: u128) -> Option<Hold> {
+        let session = self.0.table.get(&key).map(|found| Arc::clone(&found))?;
+        session.enter()
+    }
+
+    async fn reopen(
+        &self,
+        ticket: Ticket,
+        principal: &Principal,
+        view: &View,
+    ) -> Result<Hold, Refusal> {
+        let key = ticket.key;
+        let record = self.0.parts.store.session(&ticket.name()).await;
+        let record = record.unwrap_or_else(|error| {
+            // Better without what it set than not at all.
+            event::not_stored(&error);
+            None
+        });
+        let record = record.unwrap_or_default();
+        if record.ended || self.0.ended.contains_key(&key) {
+            return Err(Refusal::UnknownSession);
+        }
+        // Others may be at it too: the first one's session counts.
+        if let Some(hold) = self.entered(key) {
+            return Ok(hold);
+        }
+        let permit = self.permit()?;
+        let old = u128::from(ticket.age_ms()) > self.0.parts.handshake.as_millis();
+        let who = (principal.clone(), view.clone());
+        let new = Session::new(ticket, who, record, old, permit);
+        let hold = match self.0.table.entry(key) {
+            dashmap::Entry::Vacant(place) => {
+                place.insert(Arc::clone(&new));
+                new.enter()
+            }
+            dashmap::Entry::Occupied(mut place) => match place.get().enter() {
+                Some(hold) => Some(hold),
+                None => {
+                    place.insert(Arc::clone(&new));
+                    new.enter()
+                }
+            },
+        };
+        if self.0.ended.contains_key(&key) {
+            self.close(key);
+            return Err(Refusal::UnknownSession);
+        }
+        hold.ok_or(Refusal::UnknownSession)
+    }
+
+    fn permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let room = Arc::clone(&self.0.room);
+        room.try_acquire_owned()
+            .map_err(|_| Refusal::TooManySessions)
+    }
+
+    /// The client ended its session: the id never opens again.
+    pub(crate) async fn end(&self, hold: Hold) {
+        let (key, name) = {
+            let session = hold.session();
+            (session.ticket.key, Arc::clone(&session.name))
+        };
+        drop(hold);
+        self.0.ended.insert(key, Instant::now());
+        let record = SessionRecord {
+            ended: true,
+            ..SessionRecord::default()
+        };
+        self.close(key);
+        if let Err(error) = self.0.parts.store.save_session(&name, record).await {
+            event::not_stored(&error);
+        }
+    }
+
+    fn close(&self, key: u128) {
+        let removed = self.0.table.remove(&key);
+        if let Some((_, session)) = removed {
+            session.free();
+        }
+    }
+
+    /// Keeps what a session set.
+    pub(crate) async fn save(&self, session: &Session) {
+        let saved = self
+            .0
+            .parts
+            .store
+            .save_session(&session.name, session.record());
+        if let Err(error) = saved.await {
+            event::not_stored(&error);
+        }
+    }
+
+    fn sweep(&self) {
+        let parts = self.parts();
+        self.0
+            .table
+            .retain(|_, session| !session.free_if_idle(parts.idle, parts.handshake));
+        self.0.ended.retain(|_, since| since.elapsed() < JUST_ENDED);
+    }
+
+    fn free_all(&self) {
+        self.0.table.retain(|_, session| {
+            session.free();
+            false
+        });
+    }
+}
+
+impl fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sessions")
+            .field("open", &self.0.table.len())
+            .finish_non_exhaustive()
+    }
+}

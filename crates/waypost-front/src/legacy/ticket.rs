@@ -1,0 +1,262 @@
+//! The session id, which is the session: what `initialize` said, sealed.
+//!
+//! Most clients never recover from "session not found". So an id opens on any replica that has
+//! the keys and after any restart, for the principal and the endpoint that it was made for.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
+use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use serde::{Deserialize, Serialize};
+use waypost_hub::call::{Principal, View};
+use waypost_hub::keys::{Keys, Purpose};
+use waypost_hub::registry::now_ms;
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+/// Bytes of the random nonce: so many that chance never repeats one.
+const NONCE_LEN: usize = 24;
+
+/// How long an id is good, counted from `initialize`; tombstones are kept for longer.
+const GOOD_FOR_MS: u64 = 365 * 24 * 60 * 60 * 1000;
+
+/// Longer text than this is no id of ours and not worth opening.
+const MOST_TEXT: usize = 8 << 10;
+
+/// What a client said of itself in `initialize`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    /// Tells the session from all others, everywhere and for ever.
+    pub(crate) key: u128,
+    /// The version that was agreed on.
+    pub(crate) version: String,
+    /// Without the extension that this era has no words for: tasks.
+    pub(crate) capabilities: ClientCapabilities,
+    pub(crate) client_info: Option<Raw>,
+    /// Milliseconds since the epoch.
+    pub(crate) born_ms: u64,
+}
+
+/// The sealed form.
+#[derive(Serialize, Deserialize)]
+struct Plain {
+    #[serde(rename = "k")]
+    key: u128,
+    #[serde(rename = "v")]
+    version: String,
+    #[serde(rename = "c")]
+    capabilities: String,
+    #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
+    client_info: Option<String>,
+    #[serde(rename = "b")]
+    born_ms: u64,
+}
+
+/// Makes ids of tickets and opens them.
+pub(crate) struct Seals(Vec<XChaCha20Poly1305>);
+
+// === impl Ticket ===
+
+impl Ticket {
+    /// A new session.
+    pub(crate) fn new(
+        version: &str,
+        capabilities: ClientCapabilities,
+        client_info: Option<Raw>,
+    ) -> Self {
+        Self {
+            key: rand::random(),
+            version: version.to_owned(),
+            capabilities,
+            client_info,
+            born_ms: now_ms(),
+        }
+    }
+
+    /// Under which it is stored, and what tells it from others inside. Nobody can make the id
+    /// of it.
+    pub(crate) fn name(&self) -> String {
+        format!("{:032x}", self.key)
+    }
+
+    /// Milliseconds since `initialize`.
+    pub(crate) fn age_ms(&self) -> u64 {
+        now_ms().saturating_sub(self.born_ms)
+    }
+}
+
+impl Plain {
+    fn of(ticket: &Ticket) -> Self {
+        Self {
+            key: ticket.key,
+            version: ticket.version.clone(),
+            capabilities: Raw::from(ticket.capabilities.object()).text().to_owned(),
+            client_info: ticket.client_info.as_ref().map(|i| i.text().to_owned()),
+            born_ms: ticket.born_ms,
+        }
+    }
+
+    fn into_ticket(self) -> Option<Ticket> {
+        let capabilities = Object::parse(&Bytes::from(self.capabilities)).ok()?;
+        let info = self
+            .client_info
+            .map(|text| Raw::parse(&Bytes::from(text)))
+            .transpose();
+        Some(Ticket {
+            key: self.key,
+            version: self.version,
+            capabilities: ClientCapabilities::new(capabilities),
+            client_info: info.ok()?,
+            born_ms: self.born_ms,
+        })
+    }
+}
+
+// === impl Seals ===
+
+impl Seals {
+    /// Seals with the first of the keys, opens with all.
+    pub(crate) fn new(keys: &Keys) -> Self {
+        let keys = keys.derive(Purpose::Session).into_iter();
+        Self(
+            keys.map(|key| XChaCha20Poly1305::new(&key.into()))
+                .collect(),
+        )
+    }
+
+    /// The id: base64url, so visible ASCII. `None` only when sealing fails, which no input does.
+    pub(crate) fn seal(
+        &self,
+        ticket: &Ticket,
+        principal: &Principal,
+        view: &View,
+    ) -> Option<String> {
+        let plain = serde_json::to_vec(&Plain::of(ticket)).ok()?;
+        let nonce: [u8; NONCE_LEN] = rand::random();
+        let payload = Payload {
+            msg: &plain,
+            aad: &binding(principal, view),
+        };
+        let sealed = self
+            .0
+            .first()?
+            .encrypt(&XNonce::from(nonce), payload)
+            .ok()?;
+        let mut bytes = nonce.to_vec();
+        bytes.extend_from_slice(&sealed);
+        Some(URL_SAFE_NO_PAD.encode(bytes))
+    }
+
+    /// What is in an id; `None` for one that was not made with one of the keys for this very
+    /// principal and endpoint, or too long ago.
+    pub(crate) fn open(&self, id: &str, principal: &Principal, view: &View) -> Option<Ticket> {
+        if id.len() > MOST_TEXT {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let nonce = XNonce::from(*nonce);
+        let binding = binding(principal, view);
+        let mut opened = self.0.iter().filter_map(|key| {
+            let payload = Payload {
+                msg: sealed,
+                aad: &binding,
+            };
+            key.decrypt(&nonce, payload).ok()
+        });
+        let plain: Plain = serde_json::from_slice(&opened.next()?).ok()?;
+        plain
+            .into_ticket()
+            .filter(|ticket| ticket.age_ms() <= GOOD_FOR_MS)
+    }
+}
+
+impl fmt::Debug for Seals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Seals({} keys)", self.0.len())
+    }
+}
+
+/// What an id is tied to without being in it.
+fn binding(principal: &Principal, view: &View) -> Vec<u8> {
+    let view = match view {
+        View::All => String::new(),
+        View::Upstream(name) => format!("/{name}"),
+    };
+    let mut bytes = b"session1".to_vec();
+    for part in [principal.as_str(), &view] {
+        // The length in front makes the borders unambiguous.
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part.as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seals(bytes: &[u8]) -> Seals {
+        Seals::new(&Keys::new(bytes.iter().map(|b| vec![*b; 32]).collect()).unwrap())
+    }
+
+    fn ticket() -> Ticket {
+        let text = Bytes::from_static(br#"{"elicitation":{"form":{}},"roots":{}}"#);
+        let info = Bytes::from_static(br#"{"name":"t","version":"1.0"}"#);
+        Ticket::new(
+            "2025-06-18",
+            ClientCapabilities::new(Object::parse(&text).unwrap()),
+            Some(Raw::parse(&info).unwrap()),
+        )
+    }
+
+    fn ann() -> Principal {
+        Principal::new("ann")
+    }
+
+    #[test]
+    fn r21_an_id_opens_for_its_principal_and_endpoint_alone() {
+        let seals = seals(&[1]);
+        let ticket = ticket();
+        let id = seals.seal(&ticket, &ann(), &View::All).unwrap();
+        assert!(id.bytes().all(|b| (0x21..0x7f).contains(&b)), "{id}");
+        assert_eq!(seals.open(&id, &ann(), &View::All), Some(ticket));
+        let builds = View::Upstream("builds".into());
+        assert_eq!(seals.open(&id, &ann(), &builds), None);
+        assert_eq!(seals.open(&id, &Principal::new("bob"), &View::All), None);
+    }
+
+    #[test]
+    fn r44_any_replica_with_the_key_opens_an_id() {
+        let id = seals(&[1]).seal(&ticket(), &ann(), &View::All).unwrap();
+        assert!(seals(&[2, 1]).open(&id, &ann(), &View::All).is_some());
+        assert_eq!(seals(&[2]).open(&id, &ann(), &View::All), None);
+    }
+
+    #[test]
+    fn r45_an_id_of_another_making_does_not_open() {
+        let seals = seals(&[1]);
+        let foreign = "0b9c1f5e-8a43-4d0c-9c6e-111111111111";
+        for id in ["", "x", foreign, &"A".repeat(300), &"A".repeat(100_000)] {
+            assert_eq!(seals.open(id, &ann(), &View::All), None);
+        }
+        let id = seals.seal(&ticket(), &ann(), &View::All).unwrap();
+        let mut bytes = id.into_bytes();
+        bytes[40] ^= 1;
+        let changed = String::from_utf8(bytes).unwrap();
+        assert_eq!(seals.open(&changed, &ann(), &View::All), None);
+    }
+
+    #[test]
+    fn an_id_of_long_ago_does_not_open() {
+        let seals = seals(&[1]);
+        let mut ticket = ticket();
+        ticket.born_ms -= GOOD_FOR_MS + 60_000;
+        let id = seals.seal(&ticket, &ann(), &View::All).unwrap();
+        assert_eq!(seals.open(&id, &ann(), &View::All), None);
+    }
+}

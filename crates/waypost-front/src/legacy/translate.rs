@@ -1,0 +1,257 @@
+//! Words of the stateless era in those of the session era, and back.
+
+use waypost_hub::reply::End;
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::message::Notification;
+use waypost_wire::meta::{
+    CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, META, PROGRESS_TOKEN, PROTOCOL_VERSION,
+    RequestMeta, SERVER_INFO, SUBSCRIPTION_ID,
+};
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::{CACHE_SCOPE, RESULT_TYPE, TTL_MS};
+use waypost_wire::version;
+
+/// The first version that has modes of elicitation, and event ids before the first event.
+pub(crate) const LATEST: &str = "2025-11-25";
+
+/// `_meta` of the stateless call that stands for a session request. What the session knows goes
+/// where each stateless request says it; a client cannot say it in another way.
+pub(crate) fn request_meta(
+    mut said: Object,
+    capabilities: ClientCapabilities,
+    client_info: Option<Raw>,
+    log_level: Option<Raw>,
+) -> RequestMeta {
+    for own in [
+        PROTOCOL_VERSION,
+        CLIENT_INFO,
+        CLIENT_CAPABILITIES,
+        LOG_LEVEL,
+        SUBSCRIPTION_ID,
+        SERVER_INFO,
+    ] {
+        said.remove(own);
+    }
+    RequestMeta {
+        protocol_version: version::MODERN.into(),
+        client_info,
+        capabilities,
+        log_level,
+        progress_token: said.remove(PROGRESS_TOKEN),
+        rest: said,
+    }
+}
+
+/// What a client can do, in words of the stateless era. Tasks of neither kind: a session gets
+/// plain answers, whatever its `initialize` declared.
+pub(crate) fn capabilities(mut declared: Object) -> ClientCapabilities {
+    declared.remove("tasks");
+    ClientCapabilities::new(declared).without_tasks()
+}
+
+/// The same for a client that cannot be asked anything on this request.
+pub(crate) fn without_questions(capabilities: &ClientCapabilities) -> ClientCapabilities {
+    let mut object = capabilities.object().clone();
+    for kind in ["elicitation", "sampling", "roots"] {
+        object.remove(kind);
+    }
+    ClientCapabilities::new(object)
+}
+
+/// A result without what the schemas of sessions do not know.
+pub(crate) fn result(method: &str, result: &mut Object) {
+    for own in [RESULT_TYPE, TTL_MS, CACHE_SCOPE] {
+        result.remove(own);
+    }
+    strip_meta(result);
+    if method == method::TOOLS_LIST {
+        plain_tools(result);
+    }
+}
+
+/// A notification without the mark of a stream that only exists inside.
+pub(crate) fn notification(notification: &mut Notification) {
+    strip_meta(&mut notification.params);
+}
+
+fn strip_meta(object: &mut Object) {
+    let Some(meta) = object.get(META) else { return };
+    let mut meta = meta.as_object().unwrap_or_default();
+    meta.remove(SERVER_INFO);
+    meta.remove(SUBSCRIPTION_ID);
+    if meta.is_empty() {
+        object.remove(META);
+    } else {
+        object.set(META, meta.into());
+    }
+}
+
+/// Tools are called plainly, also those that demand a task behind: a client that reads they
+/// demand one would refuse to call them.
+fn plain_tools(result: &mut Object) {
+    const MARK: &str = "\"taskSupport\"";
+    let Some(tools) = result.get("tools").filter(|raw| raw.text().contains(MARK)) else {
+        return;
+    };
+    let tools = tools.as_array().unwrap_or_default();
+    let plain = tools.iter().map(|tool| {
+        let mut tool = tool.as_object().ok()?;
+        let mut execution = tool.get("execution")?.as_object().ok()?;
+        execution.remove("taskSupport")?;
+        if execution.is_empty() {
+            tool.remove("execution");
+        } else {
+            tool.set("execution", execution.into());
+        }
+        Some(Raw::from(tool))
+    });
+    let texts: Vec<_> = plain
+        .zip(&tools)
+        .map(|(plain, tool)| plain.unwrap_or_else(|| tool.clone()))
+        .collect();
+    let joined: Vec<_> = texts.iter().map(Raw::text).collect();
+    let array = format!("[{}]", joined.join(","));
+    if let Ok(raw) = Raw::parse(&array.into()) {
+        result.set("tools", raw);
+    }
+}
+
+/// The end of a call, in the client's words.
+pub(crate) fn end(method: &str, end: End) -> End {
+    match end {
+        End::Complete(mut object) => {
+            result(method, &mut object);
+            End::Complete(object)
+        }
+        End::Error(error) => End::Error(self::error(method, error)),
+        // No session client is told of tasks, and questions were asked.
+        End::Task(_) | End::InputRequired(_) => End::Error(ErrorObject::new(
+            code::INTERNAL_ERROR,
+            "the server answered something that sessions have no words for",
+        )),
+    }
+}
+
+/// A server's error with the code that a session server would use.
+pub(crate) fn error(method: &str, error: ErrorObject) -> ErrorObject {
+    match error.code() {
+        code::INVALID_PARAMS if method == method::RESOURCES_READ => {
+            error.with_code(code::LEGACY_RESOURCE_NOT_FOUND)
+        }
+        // The client did not say that it can do what the server needs.
+        code::MISSING_CAPABILITY | code::DRAFT_MISSING_CAPABILITY => {
+            error.with_code(code::INVALID_REQUEST)
+        }
+        // About headers and versions that the client never sent.
+        code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION => error.with_code(code::INTERNAL_ERROR),
+        _ => error,
+    }
+}
+
+/// What a server asks, as it is asked in `version`.
+pub(crate) fn question(version: &str, method: &str, params: &mut Object) {
+    // Before there were modes, an elicitation was a form, and that is what none means.
+    if method == "elicitation/create" && version != LATEST {
+        let form = params.get("mode").map(Raw::text) == Some("\"form\"");
+        if form {
+            params.remove("mode");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn object(value: &Value) -> Object {
+        Raw::from(value).as_object().unwrap()
+    }
+
+    #[track_caller]
+    fn stripped(method: &str, given: &Value, expected: &Value) {
+        let mut got = object(given);
+        result(method, &mut got);
+        assert_eq!(got, object(expected));
+    }
+
+    #[test]
+    fn results_lose_what_sessions_do_not_know_and_nothing_else() {
+        let info = json!({ "name": "waypost" });
+        stripped(
+            "resources/read",
+            &json!({ "contents": [], "resultType": "complete", "ttlMs": 1, "cacheScope": "private",
+                "_meta": { "io.modelcontextprotocol/serverInfo": info } }),
+            &json!({ "contents": [] }),
+        );
+        stripped(
+            "tools/call",
+            &json!({ "content": [], "_meta": { "x/y": 1.0, "dev.waypost/upstream": "a",
+                "io.modelcontextprotocol/serverInfo": info } }),
+            &json!({ "content": [], "_meta": { "x/y": 1.0, "dev.waypost/upstream": "a" } }),
+        );
+    }
+
+    #[test]
+    fn r79_no_tool_demands_a_task_of_a_session() {
+        stripped(
+            "tools/list",
+            &json!({ "tools": [
+                { "name": "a", "execution": { "taskSupport": "required" }, "inputSchema": {} },
+                { "name": "b", "execution": { "taskSupport": "optional", "x": 1 } },
+                { "name": "c", "description": "\"taskSupport\"" },
+            ] }),
+            &json!({ "tools": [
+                { "name": "a", "inputSchema": {} },
+                { "name": "b", "execution": { "x": 1 } },
+                { "name": "c", "description": "\"taskSupport\"" },
+            ] }),
+        );
+    }
+
+    #[test]
+    fn r79_tasks_are_never_declared() {
+        let declared = json!({ "tasks": { "list": {} }, "roots": {},
+            "extensions": { "io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/ui": {} } });
+        let got = capabilities(object(&declared));
+        assert!(!got.has_tasks());
+        let ui = json!({ "io.modelcontextprotocol/ui": {} });
+        let expected = json!({ "roots": {}, "extensions": ui });
+        assert_eq!(Raw::from(got.object()), Raw::from(&object(&expected)));
+    }
+
+    #[track_caller]
+    fn code_of(method: &str, given: i64, expected: i64) {
+        let data = json!({ "uri": "x:y" });
+        let got = error(method, ErrorObject::with_data(given, "m", &data));
+        assert_eq!(got.code(), expected);
+        assert_eq!(got.message(), "m");
+        assert_eq!(got.data(), Some(Raw::from(&data)));
+    }
+
+    #[test]
+    fn r72_codes_are_those_of_the_session_era() {
+        code_of("resources/read", -32602, -32002);
+        code_of("tools/call", -32602, -32602);
+        code_of("tools/call", -32021, -32600);
+        code_of("tools/call", -32020, -32603);
+        code_of("tools/call", -32022, -32603);
+        code_of("tools/call", -32042, -32042);
+        code_of("tools/call", -32601, -32601);
+    }
+
+    #[test]
+    fn modes_of_elicitation_are_for_versions_that_have_them() {
+        let given = json!({ "mode": "form", "message": "?" });
+        for (version, mode) in [("2025-06-18", false), (LATEST, true)] {
+            let mut params = object(&given);
+            question(version, "elicitation/create", &mut params);
+            assert_eq!(params.contains("mode"), mode, "{version}");
+        }
+    }
+}
