@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Peer;
 use super::answers::{Answers, Asked};
 use super::link::{Link, Opened};
+use super::manners::Manners;
 use super::outcome::Outcome;
 use super::router::Queue;
 use crate::client::Post;
@@ -24,6 +25,8 @@ pub struct Begun {
     id: u64,
     opened: Opened,
     outcome: Outcome,
+    /// Looked at, not taken yet.
+    ahead: Option<Value>,
 }
 
 impl Begun {
@@ -32,7 +35,8 @@ impl Begun {
         self.id
     }
 
-    /// The next notification; `None` when something else came, which is kept, or nothing more.
+    /// The next notification; `None` when something else came, which stays to be taken by
+    /// [`Peer::finish`], or nothing more comes.
     ///
     /// # Errors
     ///
@@ -45,10 +49,29 @@ impl Begun {
             self.outcome.notifications.push(message.clone());
             return Ok(Some(message));
         }
-        if message.get("method").is_none() {
-            self.outcome.answer = message;
-        }
+        self.ahead = Some(message);
         Ok(None)
+    }
+
+    /// Waits for a question and leaves it open until [`Peer::finish`]; `None` when the answer
+    /// comes first. In the modern era it is the first of those in an `input_required`.
+    ///
+    /// # Errors
+    ///
+    /// When the server is silent for a minute.
+    pub async fn question(&mut self) -> io::Result<Option<Asked>> {
+        while self.notification().await?.is_some() {}
+        let Some(message) = &self.ahead else {
+            return Ok(None);
+        };
+        let questions = message.pointer("/result/inputRequests");
+        let first = questions.and_then(|all| all.as_object()?.values().next());
+        let question = first.unwrap_or(message);
+        let method = question.get("method").and_then(Value::as_str);
+        Ok(method.map(|method| Asked {
+            method: method.to_owned(),
+            params: question.get("params").cloned().unwrap_or_default(),
+        }))
     }
 
     pub(super) fn into_queue(self) -> Queue {
@@ -56,6 +79,9 @@ impl Begun {
     }
 
     async fn next(&mut self) -> io::Result<Option<Value>> {
+        if let Some(ahead) = self.ahead.take() {
+            return Ok(Some(ahead));
+        }
         let next = tokio::time::timeout(PATIENCE, self.opened.queue.messages.recv()).await;
         next.map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the server is silent"))
     }
@@ -193,6 +219,7 @@ impl Peer {
             id,
             opened,
             outcome: Outcome::default(),
+            ahead: None,
         })
     }
 
@@ -206,6 +233,7 @@ impl Peer {
                 message.insert("params".into(), params.clone());
             }
         }
+        post = Manners::dress(&self.headers, post);
         let level = self.level.lock();
         let level = level
             .unwrap_or_else(std::sync::PoisonError::into_inner)

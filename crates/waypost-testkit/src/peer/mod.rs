@@ -6,6 +6,7 @@
 mod answers;
 mod calls;
 mod link;
+mod manners;
 mod outcome;
 mod pipe;
 mod router;
@@ -26,6 +27,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use self::answers::{Answers, Asked};
 pub use self::calls::Begun;
 use self::link::Link;
+pub use self::manners::Manners;
 pub use self::outcome::Outcome;
 use self::pipe::Pipe;
 use self::router::Router;
@@ -96,32 +98,6 @@ pub enum Target {
     Command(Vec<String>),
 }
 
-/// How a client behaves beyond its kind.
-#[derive(Clone, Debug)]
-pub struct Manners {
-    /// What it declares; extensions are added by [`Peer::task`] alone.
-    pub capabilities: Value,
-    /// Whether it opens the GET stream.
-    pub get_stream: bool,
-    /// Whether it sends `MCP-Protocol-Version` in the session era, where its revision has it.
-    pub version_header: bool,
-    /// The `protocolVersion` it offers, in place of its revision's.
-    pub offers: Option<String>,
-}
-
-impl Default for Manners {
-    fn default() -> Self {
-        let elicitation = json!({ "form": {}, "url": {} });
-        let capabilities = json!({ "elicitation": elicitation, "sampling": {}, "roots": {} });
-        Self {
-            capabilities,
-            get_stream: true,
-            version_header: true,
-            offers: None,
-        }
-    }
-}
-
 /// A connected client.
 #[derive(Debug)]
 pub struct Peer {
@@ -132,6 +108,7 @@ pub struct Peer {
     level: Mutex<Option<String>>,
     opening: Value,
     get_status: Option<StatusCode>,
+    headers: Vec<(String, String)>,
 }
 
 impl Peer {
@@ -152,9 +129,7 @@ impl Peer {
     pub async fn with(kind: Kind, to: &Target, manners: Manners) -> io::Result<Self> {
         let link = match (kind, to) {
             (Kind::Modern, Target::Url(_)) => Link::Modern(Router::default()),
-            (Kind::Http(_), Target::Url(url)) => {
-                Link::Session(Session::new(url, manners.version_header))
-            }
+            (Kind::Http(_), Target::Url(url)) => Link::Session(Session::new(url, &manners)),
             (Kind::Sse(_), Target::Url(url)) => Link::Pipe(sse::open(url).await?),
             (Kind::ModernPipe | Kind::LegacyPipe(_), Target::Command(command)) => {
                 Link::Pipe(Pipe::start(command)?)
@@ -184,16 +159,39 @@ impl Peer {
         Self::open(kind, "", Link::Pipe(Pipe::over(from, to)), manners).await
     }
 
-    async fn open(kind: Kind, url: &str, link: Link, manners: Manners) -> io::Result<Self> {
-        let mut peer = Self {
+    /// Goes on in the session `id`, which another client opened; it opens no GET stream.
+    ///
+    /// # Errors
+    ///
+    /// When `kind` has no such sessions.
+    pub fn rejoin(kind: Kind, url: &str, id: &str, manners: &Manners) -> io::Result<Self> {
+        let Kind::Http(revision) = kind else {
+            let why = format!("a client of kind `{}` has no session id", kind.name());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        };
+        let session = Session::new(url, manners);
+        session.named(id);
+        session.agreed(revision);
+        let mut peer = Self::new(kind, url, Link::Session(session), manners);
+        peer.opening = json!({ "protocolVersion": revision.as_str() });
+        Ok(peer)
+    }
+
+    fn new(kind: Kind, url: &str, link: Link, manners: &Manners) -> Self {
+        Self {
             kind,
             client: Client::new(url).with_capabilities(manners.capabilities.clone()),
             link,
-            capabilities: manners.capabilities,
+            capabilities: manners.capabilities.clone(),
             level: Mutex::default(),
             opening: Value::Null,
             get_status: None,
-        };
+            headers: manners.headers.clone(),
+        }
+    }
+
+    async fn open(kind: Kind, url: &str, link: Link, manners: Manners) -> io::Result<Self> {
+        let mut peer = Self::new(kind, url, link, &manners);
         let Some(revision) = kind.revision() else {
             peer.opening = peer.ask("server/discover", json!({})).await?;
             return Ok(peer);

@@ -1,7 +1,7 @@
 //! Streamable HTTP of the session era, client side.
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use super::manners::Manners;
 use super::router::{Head, Queue, Router, Tell};
 use crate::client::{Arriving, Client, Post};
 use crate::kit::legacy::Revision;
@@ -34,25 +35,28 @@ struct Shared {
     id: OnceLock<String>,
     revision: OnceLock<Revision>,
     version_header: bool,
-    get: OnceLock<JoinHandle<()>>,
+    headers: Vec<(String, String)>,
+    streams: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(get) = self.get.get() {
-            get.abort();
+        let streams = self.streams.get_mut();
+        for stream in streams.unwrap_or_else(PoisonError::into_inner) {
+            stream.abort();
         }
     }
 }
 
 impl Session {
-    pub(super) fn new(url: &str, version_header: bool) -> Self {
+    pub(super) fn new(url: &str, manners: &Manners) -> Self {
         let shared = Shared {
             client: Client::new(url),
             id: OnceLock::new(),
             revision: OnceLock::new(),
-            version_header,
-            get: OnceLock::new(),
+            version_header: manners.version_header,
+            headers: manners.headers.clone(),
+            streams: Mutex::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -63,6 +67,11 @@ impl Session {
     /// The session's id, if the server gave one.
     pub(super) fn id(&self) -> Option<&str> {
         self.shared.id.get().map(String::as_str)
+    }
+
+    /// The session it is in. Only the first counts, that of `initialize`.
+    pub(super) fn named(&self, id: &str) {
+        self.shared.id.get_or_init(|| id.to_owned());
     }
 
     /// What `initialize` agreed on: named in the header from now on.
@@ -78,12 +87,13 @@ impl Session {
         if method == Method::POST {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
-        let mut post = Post {
+        let post = Post {
             http_method: method,
             headers,
             message,
             raw,
         };
+        let mut post = Manners::dress(&self.shared.headers, post);
         if let Some(id) = self.id() {
             post = post.header(SESSION, id);
         }
@@ -127,8 +137,7 @@ impl Session {
         if let Some(session) = named.and_then(|id| id.to_str().ok())
             && status.is_success()
         {
-            // Set once, by the answer to `initialize`.
-            drop(self.shared.id.set(session.to_owned()));
+            self.named(session);
         }
         drop(tell.send(Ok(status)));
         if arriving.is_stream() {
@@ -185,9 +194,20 @@ impl Session {
                 }
             }
         });
-        // Set once: there is one such stream.
-        drop(self.shared.get.set(reader));
+        self.streams().push(reader);
         Ok(status)
+    }
+
+    /// Closes the streams for what belongs to no call.
+    pub(super) fn hang_up(&self) {
+        for stream in self.streams().drain(..) {
+            stream.abort();
+        }
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        let streams = self.shared.streams.lock();
+        streams.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends the session with a DELETE: its status.

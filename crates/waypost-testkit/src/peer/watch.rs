@@ -56,6 +56,26 @@ impl Peer {
         self.link.router().inbox()
     }
 
+    /// Opens one more GET stream for what belongs to no call: its status; `None` where this kind
+    /// of client has none.
+    ///
+    /// # Errors
+    ///
+    /// When the server cannot be reached.
+    pub async fn open_stream(&self) -> io::Result<Option<http::StatusCode>> {
+        match &self.link {
+            Link::Session(session) => session.listen().await.map(Some),
+            Link::Modern(_) | Link::Pipe(_) => Ok(None),
+        }
+    }
+
+    /// Drops every GET stream, as a client does that loses its connection.
+    pub fn close_streams(&self) {
+        if let Link::Session(session) = &self.link {
+            session.hang_up();
+        }
+    }
+
     /// The status of a DELETE of its session, which it goes on using; `None` without one.
     ///
     /// # Errors

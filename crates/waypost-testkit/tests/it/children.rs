@@ -86,3 +86,12 @@ async fn a_silent_server_leaves_the_probe_unanswered() {
     assert!(waited.is_err());
     assert!(Peer::connect(LEGACY, &silent).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_child_may_go_on_when_its_input_ends() {
+    let lingers = command("everything --stdio --fault lingers");
+    let peer = Peer::connect(LEGACY, &lingers).await.unwrap();
+    let closing = peer.close();
+    let waited = tokio::time::timeout(std::time::Duration::from_millis(300), closing).await;
+    assert!(waited.is_err());
+}

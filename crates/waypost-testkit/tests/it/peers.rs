@@ -355,3 +355,27 @@ async fn tells_changes(scene: Scene) {
         }
     }
 }
+
+#[tokio::test]
+async fn a_question_can_be_left_open_and_answered_later() {
+    for (kind, server) in [
+        (Kind::Modern, Server::Modern),
+        (Kind::Http(Revision::Nov2025), Server::Session),
+        (Kind::LegacyPipe(Revision::Nov2025), Server::Pipe),
+    ] {
+        let scene = scene(kind, server).await;
+        let peer = &scene.peer;
+        let args = json!({ "message": "Later?" });
+        let mut open = peer.begin("test_elicitation", args).await.unwrap();
+        let asked = open.question().await.unwrap().unwrap();
+        assert_eq!(asked.params["message"], "Later?");
+        assert_eq!(peer.tool("echo", json!({})).await.unwrap().text(), "{}");
+        let answered = peer.finish(open, &Answers::declining()).await.unwrap();
+        assert_eq!(answered.text(), "User response: action=decline, content={}");
+        assert_eq!(answered.asked, [asked]);
+        let mut plain = peer.begin("echo", json!({})).await.unwrap();
+        assert_eq!(plain.question().await.unwrap(), None);
+        let plain = peer.finish(plain, &Answers::refusing()).await.unwrap();
+        assert_eq!(plain.text(), "{}");
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use waypost_testkit::client::{Client, Post, Reply};
 use waypost_testkit::demo::legacy_everything;
@@ -13,6 +13,7 @@ use waypost_testkit::misbehave::sessions::{
 };
 use waypost_testkit::peer::{Answers, Kind, Manners, Peer, Target};
 use waypost_testkit::run::{ANY_PORT, Running};
+use waypost_testkit::seen::{Outcome, Seen};
 
 const NOVEMBER: Kind = Kind::Http(Revision::Nov2025);
 
@@ -321,21 +322,88 @@ async fn the_endpoint_is_named_in_four_ways_and_three_line_ends() {
         (Endpoint::FullUrl, LineEnd::Cr, true),
         (Endpoint::OtherOrigin(origin), LineEnd::Lf, false),
     ] {
-        let running = sse(endpoint.clone(), line_end).await.unwrap();
+        let running = sse(endpoint, line_end).await.unwrap();
         let target = target(&running);
         let connect = Peer::connect(Kind::Sse(Revision::Nov2024), &target);
-        // Nothing answers at the other origin, where this client posts to all the same.
-        let connected = tokio::time::timeout(Duration::from_millis(500), connect).await;
-        match connected {
-            Ok(peer) => {
-                let peer = peer.unwrap();
-                assert_eq!(peer.tool("echo", json!({})).await.unwrap().text(), "{}");
-                peer.close().await.unwrap();
-                assert!(running.sessions().wait_for(|all| all.live() == 0).await);
-                assert!(reachable);
-            }
-            Err(_) => assert!(!reachable, "{endpoint:?}"),
+        if !reachable {
+            // This client posts there all the same, and never hears of it on its stream.
+            let waited = tokio::time::timeout(Duration::from_millis(300), connect).await;
+            assert!(waited.is_err());
+            continue;
         }
+        let peer = connect.await.unwrap();
+        assert_eq!(peer.tool("echo", json!({})).await.unwrap().text(), "{}");
+        peer.close().await.unwrap();
+        assert!(running.sessions().wait_for(|all| all.live() == 0).await);
     }
     assert!(!other.seen().all().is_empty());
+}
+
+#[tokio::test]
+async fn a_client_can_go_on_in_a_session_it_did_not_open() {
+    let running = honest().await;
+    let first = peer(&running).await;
+    first.tool("test_count", json!({})).await.unwrap();
+    let id = first.session_id().unwrap();
+    let second = Peer::rejoin(NOVEMBER, &running.url, id, &Manners::default()).unwrap();
+    assert_eq!(
+        second.tool("test_count", json!({})).await.unwrap().text(),
+        "2"
+    );
+    assert_eq!(running.sessions().opened(), 1);
+}
+
+#[tokio::test]
+async fn a_stream_lost_and_opened_again_misses_nothing() {
+    let running = honest().await;
+    let peer = peer(&running).await;
+    peer.close_streams();
+    let gone = |seen: &Seen| {
+        let mut gets = seen
+            .all()
+            .into_iter()
+            .filter(|seen| seen.http_method == Method::GET);
+        gets.any(|get| get.outcome == Outcome::Aborted)
+    };
+    assert!(running.seen().wait_for(gone).await);
+    peer.tool("test_trigger_prompt_change", json!({}))
+        .await
+        .unwrap();
+    assert_eq!(peer.open_stream().await.unwrap(), Some(StatusCode::OK));
+    let told = peer.told("notifications/prompts/list_changed").await;
+    assert!(told.is_some());
+    assert_eq!(peer.open_stream().await.unwrap(), Some(StatusCode::OK));
+    peer.tool("test_trigger_tool_change", json!({}))
+        .await
+        .unwrap();
+    assert!(
+        peer.told("notifications/tools/list_changed")
+            .await
+            .is_some()
+    );
+    assert!(peer.inbox().is_empty(), "each message comes once");
+}
+
+#[tokio::test]
+async fn headers_of_ones_own_and_of_the_revision_are_sent() {
+    let running = honest().await;
+    for (revision, version_header, sent) in [
+        (Revision::Nov2025, true, Some("2025-11-25")),
+        (Revision::Jun2025, false, None),
+        (Revision::Mar2025, true, None),
+    ] {
+        let manners = Manners {
+            version_header,
+            headers: vec![("x-own".to_owned(), revision.as_str().to_owned())],
+            ..Manners::default()
+        };
+        let peer = Peer::with(Kind::Http(revision), &target(&running), manners)
+            .await
+            .unwrap();
+        peer.tool("echo", json!({})).await.unwrap();
+        let seen = running.seen().of("tools/call").pop().unwrap();
+        assert_eq!(seen.header("x-own"), Some(revision.as_str()));
+        assert_eq!(seen.header("mcp-protocol-version"), sent);
+        assert_eq!(seen.header("mcp-session-id"), peer.session_id());
+    }
 }

@@ -55,6 +55,8 @@ pub enum Fault {
     StrayLines,
     /// `server/discover` is never answered.
     SilentProbe,
+    /// The process goes on when its input ends.
+    Lingers,
 }
 
 /// Deviations; by default none.

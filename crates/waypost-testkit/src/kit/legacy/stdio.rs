@@ -110,6 +110,9 @@ where
             Err((id, fail)) => connection.out.push(fail.to_response(&id)),
         }
     }
+    if fault == Some(Fault::Lingers) {
+        std::future::pending::<()>().await;
+    }
     if let Some((lines, forward)) = modern {
         lines.end().await;
         forward.await.map_err(std::io::Error::other)?;
