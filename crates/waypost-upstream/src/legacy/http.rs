@@ -12,6 +12,8 @@ mod place;
 mod sse;
 mod standing;
 mod streamable;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 pub(crate) use self::dial::{HttpDial, Transport};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, mpsc, watch};
 
 /// One request as it arrived.
 #[derive(Clone, Debug)]
@@ -14,10 +14,24 @@ pub struct Seen {
     pub connection: usize,
     pub line: String,
     pub headers: Vec<(String, String)>,
+    /// `null` without a body.
     pub body: serde_json::Value,
 }
 
+#[allow(
+    dead_code,
+    reason = "two test programs share this, and neither needs all"
+)]
 impl Seen {
+    /// The JSON-RPC method, or the HTTP method of a request without one; `answer` for an answer.
+    pub fn what(&self) -> &str {
+        match (&self.body, self.body["method"].as_str()) {
+            (serde_json::Value::Null, _) => self.line.split(' ').next().unwrap(),
+            (_, Some(method)) => method,
+            (_, None) => "answer",
+        }
+    }
+
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut all = self.headers.iter().filter(|(n, _)| n == name);
         let first = all.next().map(|(_, value)| value.as_str());
@@ -32,10 +46,18 @@ impl Seen {
 }
 
 /// What the server does for one request, in order.
+#[allow(
+    dead_code,
+    reason = "two test programs share this, and neither needs all"
+)]
 pub enum Step {
     Send(Vec<u8>),
     /// One write per piece, each flushed.
     Pieces(Vec<u8>, usize),
+    /// Waits to be told.
+    When(Arc<Notify>),
+    /// Sends what comes until the client closes or nothing will come any more.
+    Relay(Arc<tokio::sync::Mutex<mpsc::Receiver<Vec<u8>>>>),
     /// Closes the connection.
     Close,
     /// Reads until the client closes.
@@ -111,6 +133,8 @@ async fn serve(mut stream: TcpStream, connection: usize, shared: Arc<Shared>) {
                         tokio::task::yield_now().await;
                     }
                 }
+                Step::When(told) => told.notified().await,
+                Step::Relay(from) => relay(&mut stream, &mut *from.lock().await).await,
                 Step::Close => return,
                 Step::Hang => {
                     let mut rest = [0; 64];
@@ -120,6 +144,21 @@ async fn serve(mut stream: TcpStream, connection: usize, shared: Arc<Shared>) {
         }
     }
     shared.gone.send_modify(|gone| *gone += 1);
+}
+
+async fn relay(stream: &mut TcpStream, from: &mut mpsc::Receiver<Vec<u8>>) {
+    let mut rest = [0; 64];
+    loop {
+        tokio::select! {
+            bytes = from.recv() => match bytes {
+                Some(bytes) => drop(stream.write_all(&bytes).await),
+                None => return,
+            },
+            read = stream.read(&mut rest) => if !matches!(read, Ok(1..)) {
+                return;
+            }
+        }
+    }
 }
 
 async fn read_request(stream: &mut TcpStream, connection: usize) -> Option<Seen> {
@@ -141,7 +180,10 @@ async fn read_request(stream: &mut TcpStream, connection: usize) -> Option<Seen>
         connection,
         line,
         headers,
-        body: serde_json::from_slice(&body).unwrap(),
+        body: match &*body {
+            [] => serde_json::Value::Null,
+            body => serde_json::from_slice(body).unwrap(),
+        },
     })
 }
 
