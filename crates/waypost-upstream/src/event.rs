@@ -116,3 +116,18 @@ impl ChildEnded<'_> {
         .increment(1);
     }
 }
+
+/// It is known now what a server speaks, or it speaks something else than before.
+#[derive(Debug)]
+pub(crate) struct EraKnown<'a> {
+    pub(crate) upstream: &'a str,
+    pub(crate) protocol: &'a str,
+}
+
+impl EraKnown<'_> {
+    /// Writes the log line of this event; nothing else does.
+    pub(crate) fn emit(&self) {
+        let Self { upstream, protocol } = self;
+        tracing::info!(upstream, protocol, "protocol version known");
+    }
+}

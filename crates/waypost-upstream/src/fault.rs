@@ -74,6 +74,23 @@ pub enum Fault {
     /// A server of HTTP+SSE does not say where to post messages.
     #[error("{0}")]
     Endpoint(#[from] EndpointFault),
+    /// It refused to open a session.
+    #[error("refused `initialize` with error {code}")]
+    NoSession { code: i64 },
+    /// It answered `initialize` with a version that is not known.
+    #[error("answered `initialize` with a protocol version that is not known")]
+    Version,
+    /// It turned out to want no session.
+    #[error("speaks protocol version 2026-07-28 after all")]
+    Modern,
+    /// It did not open a session, or was silent in one, for so long.
+    #[error("did not answer within {0:?}")]
+    Late(Duration),
+    /// There is no room for another session.
+    #[error(
+        "all {most} sessions are in use\nhint: raise `max_sessions`, lower `idle_timeout` or set `isolation: shared`"
+    )]
+    Sessions { most: usize },
     /// The reader of a subscription is too slow.
     #[error("more notifications came than were read")]
     Overflow,
@@ -157,6 +174,10 @@ impl Fault {
             | Self::Stopping
             | Self::SessionLost
             | Self::Endpoint(_)
+            | Self::NoSession { .. }
+            | Self::Version
+            | Self::Modern
+            | Self::Sessions { .. }
             | Self::Exited { sent: false, .. } => true,
             // Refused at the door.
             Self::Status { status, .. } => matches!(status, 401 | 429),
@@ -171,6 +192,7 @@ impl Fault {
             | Self::Refused { .. }
             | Self::Exited { sent: true, .. }
             | Self::Silent(_)
+            | Self::Late(_)
             | Self::Overflow => false,
         }
     }
@@ -184,7 +206,9 @@ impl Fault {
             | Self::Stopping
             | Self::SessionLost
             | Self::Overflow => Kind::Unavailable,
-            Self::Silent(_) => Kind::Timeout,
+            Self::Silent(_) | Self::Late(_) => Kind::Timeout,
+            Self::Sessions { .. } => Kind::Throttled,
+            Self::Modern => Kind::Unavailable,
             Self::Status { status, .. } => match status {
                 429 => Kind::Throttled,
                 401 | 403 | 408 | 502..=504 => Kind::Unavailable,
@@ -198,6 +222,8 @@ impl Fault {
             | Self::Malformed(_)
             | Self::WrongAnswer
             | Self::ResultType
+            | Self::NoSession { .. }
+            | Self::Version
             | Self::Refused { .. }
             | Self::Endpoint(_) => Kind::BadUpstream,
             Self::NoCertificates | Self::Header { .. } => Kind::Internal,

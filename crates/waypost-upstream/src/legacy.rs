@@ -1,10 +1,37 @@
 //! Servers of the session era, as servers that answer stateless calls.
 //!
-//! [`link`] is the seam to the transports.
+//! [`upstream`] is what the rest of the crate holds. [`pool`] keeps the sessions, [`key`] says who
+//! shares one, [`session`] and [`handshake`] are one of them. [`table`] knows whose an answer is,
+//! [`exchange`] and [`legs`] are one call, [`drive`] carries it through; [`question`] and
+//! [`parked`] are what the server asks meanwhile, [`url_mode`] what it wants done first.
+//! [`listen`] and [`listeners`] are subscriptions; [`translate`] is about words.
+//!
+//! [`link`] is the seam to the transports: [`pipe`] and [`http`].
 
 #![expect(dead_code, reason = "sessions are built on it next")]
 
+mod drive;
+mod exchange;
+mod handshake;
 pub(crate) mod http;
+mod key;
+mod legs;
+mod level;
 pub(crate) mod link;
+mod listen;
+mod listeners;
+mod outbox;
+mod parked;
+mod pipe;
+mod pool;
+mod question;
+mod session;
+mod table;
+mod translate;
+mod upstream;
+mod url_mode;
 
 pub use self::http::EndpointFault;
+pub(crate) use self::pipe::{HandOver, PipeDial};
+pub(crate) use self::pool::Settings;
+pub(crate) use self::upstream::Legacy;

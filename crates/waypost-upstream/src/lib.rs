@@ -21,11 +21,14 @@ mod stdio;
 
 use std::sync::Arc;
 
-use waypost_config::config::{Reach, Upstream as Settings};
+use waypost_config::config::{Isolation, Reach, Upstream as Settings, UpstreamEra};
 use waypost_hub::upstream::Upstream;
 
 pub use crate::fault::Fault;
 pub use crate::parts::Parts;
+use crate::legacy::http::{HttpDial, Transport as Carried};
+use crate::legacy::link::Dial;
+use crate::legacy::{Legacy, PipeDial};
 use crate::server::{Server, Transport};
 use crate::stdio::{Launcher, ModernStdio};
 
@@ -36,7 +39,7 @@ use crate::stdio::{Launcher, ModernStdio};
 /// or a header that cannot be sent.
 pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, Fault> {
     let name: Arc<str> = settings.name.as_str().into();
-    let transport = match &settings.reach {
+    let (transport, dial): (_, Arc<dyn Dial>) = match &settings.reach {
         Reach::Http { url, headers } => {
             let http = http::Settings {
                 name: Arc::clone(&name),
@@ -48,7 +51,13 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
                 connect_timeout: settings.connect_timeout,
                 connections: settings.max_in_flight,
             };
-            Transport::Http(http::HttpUpstream::new(http, parts)?)
+            let carried = match settings.era {
+                UpstreamEra::Sse => Carried::Sse,
+                UpstreamEra::Auto | UpstreamEra::Modern | UpstreamEra::Legacy => Carried::Either,
+            };
+            let dial = HttpDial::new(&http, carried, settings.startup_timeout, parts)?;
+            let http = http::HttpUpstream::new(http, parts)?;
+            (Transport::Http(http), Arc::new(dial))
         }
         Reach::Stdio {
             command,
@@ -66,12 +75,26 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
                 secrets: settings.secrets.clone(),
             };
             let launcher = Launcher::new(&name, program, parts);
-            Transport::Stdio(ModernStdio::new(&name, &launcher, &parts.tasks))
+            let stdio = ModernStdio::new(&name, &launcher, &parts.tasks);
+            (Transport::Stdio(stdio), Arc::new(PipeDial(launcher)))
         }
     };
-    Ok(Arc::new(Server {
-        name,
+    let sessions = legacy::Settings {
+        upstream: Arc::clone(&name),
+        isolation: settings.isolation.unwrap_or(Isolation::Session),
+        declare: settings.declare.clone(),
+        idle_timeout: settings.idle_timeout,
+        max_sessions: settings.max_sessions,
         startup_timeout: settings.startup_timeout,
+    };
+    let room = Arc::clone(&parts.parked);
+    let legacy = Legacy::new(sessions, dial, &parts.tasks, room);
+    let startup = settings.startup_timeout;
+    Ok(Arc::new(Server::new(
+        name,
+        settings.era,
+        startup,
         transport,
-    }))
+        legacy,
+    )))
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use hyper_rustls::ConfigBuilderExt as _;
 use rustls::ClientConfig;
 use rustls::crypto::ring;
+use tokio::sync::Semaphore;
 use waypost_hub::lifecycle::Tasks;
 
 use crate::fault::Fault;
@@ -28,6 +29,8 @@ pub struct Parts {
     /// Whether callers may read a child's last words on standard error. The operator always may;
     /// to others they can give away what the server keeps for itself.
     pub tell_callers: bool,
+    /// Room for calls whose servers wait for an answer of the caller; all upstreams share it.
+    pub parked: Arc<Semaphore>,
     /// Ends children should Waypost die; without one they may outlive it.
     pub guard: Option<Guard>,
 }

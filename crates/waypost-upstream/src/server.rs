@@ -1,80 +1,201 @@
-//! One server, whatever it speaks and however it is reached.
+//! One server, whatever it speaks and however it is reached: the choice of the era (design: era
+//! of an upstream) and nothing else.
+
+mod process;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::sync::Mutex;
+use waypost_config::config::UpstreamEra;
 use waypost_hub::call::{Call, Principal, Session};
-use waypost_hub::error::CallError;
+use waypost_hub::error::{CallError, Kind};
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
+use waypost_wire::version;
 
+use crate::event::EraKnown;
 use crate::fault::Fault;
 use crate::flight::Want;
 use crate::http::HttpUpstream;
-use crate::probe::{self, Answered, Discovery};
-use crate::stdio::{ModernStdio, Speaker};
+use crate::legacy::Legacy;
+use crate::probe::Discovery;
+use crate::stdio::ModernStdio;
 
 /// One server.
 pub(crate) struct Server {
-    pub(crate) name: Arc<str>,
-    pub(crate) startup_timeout: Duration,
-    pub(crate) transport: Transport,
+    name: Arc<str>,
+    startup_timeout: Duration,
+    /// Asks which era it is of, rather than being told.
+    asks: bool,
+    transport: Transport,
+    legacy: Legacy,
+    spoken: Spoken,
+    /// Held while it is found out what the server speaks; why that failed the last time.
+    deciding: Mutex<Option<String>>,
 }
 
-/// How it is reached.
+/// How it is reached without a session.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Http(HttpUpstream),
     Stdio(ModernStdio),
 }
 
+/// What is spoken with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Era {
+    Modern,
+    Legacy,
+}
+
 impl Server {
-    async fn ask(&self, stdio: &ModernStdio) -> Result<Discovery, CallError> {
-        let fail = |fault: Fault| fault.into_call(&self.name);
-        let speaker = stdio.speaker(Want::Look).await.map_err(fail)?;
-        let patience = self.startup_timeout / 2;
-        let discovery = timeout(patience, discover(&self.name, &speaker)).await;
-        discovery.unwrap_or_else(|_| Err(fail(Fault::Silent(patience))))
+    pub(crate) fn new(
+        name: Arc<str>,
+        era: UpstreamEra,
+        startup_timeout: Duration,
+        transport: Transport,
+        legacy: Legacy,
+    ) -> Self {
+        let told = match era {
+            UpstreamEra::Auto => None,
+            UpstreamEra::Modern => Some(Era::Modern),
+            UpstreamEra::Legacy | UpstreamEra::Sse => Some(Era::Legacy),
+        };
+        Self {
+            name,
+            startup_timeout,
+            asks: told.is_none(),
+            transport,
+            legacy,
+            spoken: Spoken::new(told),
+            deciding: Mutex::default(),
+        }
+    }
+
+    async fn facts(&self, known: Option<&str>, want: Want) -> Result<Facts, CallError> {
+        let mut failed = self.deciding.lock().await;
+        let before = self.spoken.get().or_else(|| known.map(era_of));
+        let facts = match before {
+            _ if self.asks => self.ask(before, want).await,
+            Some(Era::Legacy) => self.legacy.discover().await.map_err(|f| self.fail(f)),
+            Some(Era::Modern) | None => self.modern(want).await?.modern(&self.name),
+        };
+        *failed = facts.as_ref().err().map(ToString::to_string);
+        let facts = facts?;
+        let era = era_of(&facts.protocol);
+        if self.spoken.set(era) {
+            EraKnown {
+                upstream: &self.name,
+                protocol: &facts.protocol,
+            }
+            .emit();
+        }
+        Ok(facts)
+    }
+
+    /// Finds out what the server is; `before` is what was spoken with it.
+    async fn ask(&self, before: Option<Era>, want: Want) -> Result<Facts, CallError> {
+        let mut refused = None;
+        if before == Some(Era::Legacy) {
+            match self.legacy.discover().await {
+                Ok(facts) => return Ok(facts),
+                Err(fault) if no_longer_fits(&fault) => refused = Some(fault),
+                Err(fault) => return Err(self.fail(fault)),
+            }
+        }
+        let discovery = match &self.transport {
+            Transport::Http(http) => http.probe().await?,
+            Transport::Stdio(stdio) if before == Some(Era::Modern) => {
+                self.described(stdio, want).await?
+            }
+            Transport::Stdio(stdio) => return self.probe_process(stdio, want).await,
+        };
+        match discovery {
+            Discovery::Modern(facts) => Ok(facts),
+            // It is what a proxy without a route says too: it has failed, not changed.
+            Discovery::Unrecognised(_) if before == Some(Era::Modern) => {
+                discovery.modern(&self.name)
+            }
+            Discovery::Legacy | Discovery::Unrecognised(_) => match refused {
+                Some(fault) => Err(self.fail(fault)),
+                None => self.legacy.discover().await.map_err(|fault| self.fail(fault)),
+            },
+        }
+    }
+
+    async fn modern(&self, want: Want) -> Result<Discovery, CallError> {
+        match &self.transport {
+            Transport::Http(http) => http.probe().await,
+            Transport::Stdio(stdio) => self.described(stdio, want).await,
+        }
+    }
+
+    /// What is spoken, found out where nobody has yet. Whoever comes while another asks takes
+    /// what that one learns.
+    async fn era(&self) -> Result<Era, CallError> {
+        if let Some(era) = self.spoken.get() {
+            return Ok(era);
+        }
+        if let Ok(deciding) = self.deciding.try_lock() {
+            drop(deciding);
+            let facts = self.facts(None, Want::Call).await?;
+            return Ok(era_of(&facts.protocol));
+        }
+        let failed = self.deciding.lock().await.clone();
+        self.spoken.get().ok_or_else(|| {
+            let error = CallError::upstream(Kind::Unavailable, &self.name).retryable();
+            match failed {
+                Some(failed) => error.detail(failed),
+                None => error,
+            }
+        })
+    }
+
+    fn fail(&self, fault: Fault) -> CallError {
+        fault.into_call(&self.name)
     }
 }
 
-async fn discover(name: &Arc<str>, speaker: &Speaker) -> Result<Discovery, CallError> {
-    let send = |call| async {
-        let reply = speaker.call(call).await?;
-        Ok(Answered {
-            status: None,
-            reply,
-        })
-    };
-    probe::discover(name, send).await
+/// Whether a server that had sessions refuses them in a way that one of another era would.
+fn no_longer_fits(fault: &Fault) -> bool {
+    match fault {
+        Fault::Modern | Fault::NoSession { .. } | Fault::Version => true,
+        Fault::Status { status, .. } => matches!(status, 400 | 404 | 405 | 406 | 415 | 422),
+        _ => false,
+    }
+}
+
+fn era_of(protocol: &str) -> Era {
+    if version::is_legacy(protocol) {
+        Era::Legacy
+    } else {
+        Era::Modern
+    }
 }
 
 impl Upstream for Server {
-    fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
-        Box::pin(async move {
-            let discovery = match &self.transport {
-                Transport::Http(http) => http.probe().await?,
-                Transport::Stdio(stdio) => self.ask(stdio).await?,
-            };
-            discovery.modern(&self.name)
-        })
+    fn discover<'a>(&'a self, known: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
+        Box::pin(self.facts(known, Want::Look))
     }
 
     fn call(&self, call: Call) -> CallFuture<'_> {
         Box::pin(async move {
-            let reply = match &self.transport {
-                Transport::Http(http) => http.call(call).await,
-                Transport::Stdio(stdio) => stdio.call(call).await,
+            let reply = match (self.era().await?, &self.transport) {
+                (Era::Legacy, _) => return Box::pin(self.legacy.call(call)).await,
+                (Era::Modern, Transport::Http(http)) => http.call(call).await,
+                (Era::Modern, Transport::Stdio(stdio)) => stdio.call(call).await,
             };
-            reply.map_err(|fault| fault.into_call(&self.name))
+            reply.map_err(|fault| self.fail(fault))
         })
     }
 
-    fn instance(&self, _: &Principal, _: Option<&Session>) -> Option<Arc<str>> {
-        match &self.transport {
-            Transport::Http(_) => None,
-            Transport::Stdio(stdio) => {
+    fn instance(&self, principal: &Principal, session: Option<&Session>) -> Option<Arc<str>> {
+        match (self.spoken.get()?, &self.transport) {
+            (Era::Legacy, _) => self.legacy.instance(principal, session),
+            (Era::Modern, Transport::Http(_)) => None,
+            (Era::Modern, Transport::Stdio(stdio)) => {
                 let speaker = stdio.current()?;
                 Some(Arc::clone(speaker.child.instance()))
             }
@@ -82,23 +203,33 @@ impl Upstream for Server {
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {
-        let speaker = match &self.transport {
-            Transport::Http(_) => None,
-            Transport::Stdio(stdio) => stdio.last(),
-        };
-        Box::pin(async move {
-            match speaker {
-                Some(speaker) => speaker.child.lost().await,
-                None => std::future::pending().await,
+        match (self.spoken.get(), &self.transport) {
+            (Some(Era::Legacy), _) => Box::pin(self.legacy.lost()),
+            (Some(Era::Modern), Transport::Stdio(stdio)) => {
+                let last = stdio.last();
+                Box::pin(async move {
+                    match last {
+                        Some(speaker) => speaker.child.lost().await,
+                        None => std::future::pending().await,
+                    }
+                })
             }
-        })
+            (Some(Era::Modern), Transport::Http(_)) | (None, _) => Box::pin(std::future::pending()),
+        }
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        match &self.transport {
-            Transport::Http(_) => Box::pin(async {}),
-            Transport::Stdio(stdio) => Box::pin(stdio.close()),
-        }
+        let sessions = self.legacy.close();
+        let process = match &self.transport {
+            Transport::Http(_) => None,
+            Transport::Stdio(stdio) => Some(stdio.close()),
+        };
+        Box::pin(async move {
+            sessions.await;
+            if let Some(process) = process {
+                process.await;
+            }
+        })
     }
 }
 
@@ -106,6 +237,36 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
             .field("name", &self.name)
+            .field("spoken", &self.spoken.get())
             .finish_non_exhaustive()
+    }
+}
+
+/// What is spoken, once that is known; read with every call.
+#[derive(Debug)]
+struct Spoken(AtomicU8);
+
+impl Spoken {
+    fn new(era: Option<Era>) -> Self {
+        Self(AtomicU8::new(code(era)))
+    }
+
+    fn get(&self) -> Option<Era> {
+        let now = self.0.load(Ordering::Acquire);
+        [Era::Modern, Era::Legacy].into_iter().find(|era| code(Some(*era)) == now)
+    }
+
+    /// `true` when that is news.
+    fn set(&self, era: Era) -> bool {
+        let now = code(Some(era));
+        self.0.swap(now, Ordering::AcqRel) != now
+    }
+}
+
+fn code(era: Option<Era>) -> u8 {
+    match era {
+        None => 0,
+        Some(Era::Modern) => 1,
+        Some(Era::Legacy) => 2,
     }
 }

@@ -27,4 +27,4 @@ pub(crate) use self::command::Program;
 pub use self::command::SpawnFault;
 pub(crate) use self::launcher::Launcher;
 pub(crate) use self::modern::{ModernStdio, Speaker};
-pub(crate) use self::writer::{Cancels, Outgoing};
+pub(crate) use self::writer::Outgoing;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use waypost_config::{Config, Reach, Upstream as Settings, environment};
 use waypost_front::legacy::{SessionParts, Sessions};
 use waypost_hub::call::Call;
@@ -98,6 +99,7 @@ pub(crate) fn upstreams(
         tls: waypost_upstream::parts::Tls::default(),
         // Without keys there is nobody to keep anything from: whoever gets here may do all.
         tell_callers: config.auth.keys.is_empty(),
+        parked: Arc::new(Semaphore::new(config.limits.parked)),
         guard,
     }
 }

@@ -1,6 +1,7 @@
 //! A child process that is spoken to without a session; processes come and go, this stays.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use waypost_hub::call::Call;
 use waypost_hub::lifecycle::Tasks;
@@ -21,6 +22,8 @@ use crate::flight::{Flight, Opened, Want};
 pub(crate) struct Speaker {
     pub(crate) child: Arc<Child>,
     pub(crate) calls: Arc<Calls>,
+    /// It has described itself.
+    pub(crate) described: Arc<AtomicBool>,
 }
 
 impl Speaker {
@@ -29,7 +32,11 @@ impl Speaker {
         let calls = Arc::new(Calls::new(upstream));
         let cancels = Arc::clone(&calls.cancels);
         let child = launcher.launch(Arc::clone(&calls) as _, cancels).await?;
-        Ok(Self { child, calls })
+        Ok(Self {
+            child,
+            calls,
+            described: Arc::default(),
+        })
     }
 
     /// Sends `call` and waits for the first answer.

@@ -25,6 +25,7 @@ pub fn parts() -> Parts {
         env: Arc::new(std::env::vars_os().collect()),
         tls: Default::default(),
         tell_callers: true,
+        parked: Arc::new(tokio::sync::Semaphore::new(100)),
         guard: None,
     }
 }

@@ -13,6 +13,7 @@ mod discover;
 mod fake;
 mod http;
 mod kit;
+mod legacy;
 mod stdio;
 mod stdio_life;
 mod tls;

@@ -1,0 +1,163 @@
+//! Carries one call through: sends it, shows its questions, sees it cancelled or answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use waypost_hub::call::Call;
+use waypost_wire::code;
+use waypost_wire::id::Id;
+use waypost_wire::message;
+use waypost_wire::object::Object;
+
+use super::exchange::{Exchange, Need};
+use super::parked::{PATIENCE, Parked, Waiting};
+use super::pool::Pool;
+use super::session::Session;
+use crate::fault::Fault;
+
+/// Questions that come within this are shown as one.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// How long the rest of an answer's stream may take, so that its connection can be used again.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// One call on its way.
+pub(crate) struct Drive {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) parked: Arc<Parked>,
+    pub(crate) exchange: Arc<Exchange>,
+    /// As it came; says which session it belongs to.
+    pub(crate) call: Call,
+    pub(crate) params: Object,
+}
+
+/// What came of sending it.
+#[derive(Debug)]
+enum Sent {
+    Done,
+    Again,
+    Lost,
+}
+
+impl Drive {
+    /// Runs until the call is over.
+    pub(crate) async fn run(self, mut session: Arc<Session>, stop: CancellationToken) {
+        let mut renewed = false;
+        loop {
+            match self.send(&session, &stop).await {
+                Sent::Done => return,
+                Sent::Again => {}
+                Sent::Lost if renewed => return self.exchange.fail(Fault::SessionLost),
+                // Nothing was executed, so it may be sent once more.
+                Sent::Lost => {
+                    renewed = true;
+                    match self.pool.renew(Some(&self.call), &session).await {
+                        Ok(new) => session = new,
+                        Err(fault) => return self.exchange.fail(fault),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&self, session: &Session, stop: &CancellationToken) -> Sent {
+        let exchange = &self.exchange;
+        let Ok(id) = session.table.open(exchange) else {
+            return Sent::Lost;
+        };
+        exchange.sent_again();
+        let request = message::encode_request(&Id::number(id), exchange.method(), &self.params);
+        let mut request = session.link.request(id, request);
+        let (mut sent, mut gathered, mut state) = (false, None, None);
+        loop {
+            let need = exchange.need();
+            if need != Need::Gather {
+                gathered = None;
+            }
+            tokio::select! {
+                biased;
+                outcome = &mut request, if !sent => {
+                    sent = true;
+                    match outcome {
+                        Ok(()) => {}
+                        Err(Fault::SessionLost) => {
+                            session.table.close(id);
+                            return Sent::Lost;
+                        }
+                        Err(fault) => {
+                            session.table.close(id);
+                            exchange.fail(fault);
+                        }
+                    }
+                }
+                () = due(need, &mut gathered) => match need {
+                    Need::Gather => state = self.show(session),
+                    Need::Again => return Sent::Again,
+                    Need::Over => {
+                        if !sent {
+                            drop(timeout(LINGER, request).await);
+                        }
+                        return Sent::Done;
+                    }
+                    Need::GivenUp | Need::Parked(_) => {
+                        self.give_up(session, id, state.as_deref());
+                        return Sent::Done;
+                    }
+                    Need::Nothing => {}
+                },
+                () = exchange.changed() => {}
+                // Nobody comes back to a process that ends.
+                () = stop.cancelled(), if matches!(need, Need::Parked(_)) => return Sent::Done,
+            }
+        }
+    }
+
+    /// Ends the caller's part with the questions, where there is room for a call that waits.
+    fn show(&self, session: &Session) -> Option<String> {
+        let Some(place) = self.parked.place() else {
+            for id in self.exchange.take_unshown() {
+                let why = "too many calls wait for an answer of their caller";
+                session.table.refuse(&id, code::INTERNAL_ERROR, why);
+            }
+            return None;
+        };
+        let state = self.parked.add(Waiting {
+            exchange: Arc::clone(&self.exchange),
+            table: Arc::clone(&session.table),
+        });
+        let until = Instant::now() + PATIENCE;
+        if self.exchange.show(&state, until, place) {
+            return Some(state);
+        }
+        self.parked.take(&state);
+        None
+    }
+
+    fn give_up(&self, session: &Session, id: u64, state: Option<&str>) {
+        if let Some(state) = state {
+            self.parked.take(state);
+        }
+        for question in self.exchange.take_all() {
+            let why = "nobody answered";
+            session.table.refuse(&question, code::INTERNAL_ERROR, why);
+        }
+        self.exchange.abandon();
+        session.table.close(id);
+        session.table.cancel(id);
+    }
+}
+
+/// Resolves when what is needed is due.
+async fn due(need: Need, gathered: &mut Option<Instant>) {
+    match need {
+        Need::Nothing => std::future::pending().await,
+        Need::Gather => {
+            let at = gathered.get_or_insert_with(|| Instant::now() + GATHER);
+            sleep_until(*at).await;
+        }
+        Need::Parked(until) => sleep_until(until).await,
+        Need::Again | Need::GivenUp | Need::Over => {}
+    }
+}

@@ -1,0 +1,110 @@
+//! Who shares a session.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+use waypost_config::config::{Declared, Isolation};
+use waypost_hub::call::{Call, Principal};
+use waypost_hub::own;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use super::handshake::Hello;
+use super::table::Audience;
+
+/// Whose calls one session carries.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Key {
+    /// Waypost's own: lists, discovery, subscriptions.
+    Service,
+    /// Everybody's, Waypost's own included.
+    Shared,
+    /// One caller's.
+    Principal(Principal),
+    /// One client session's.
+    Session(Arc<str>),
+}
+
+impl Key {
+    /// The session that this call belongs to.
+    pub(crate) fn of(call: &Call, isolation: Isolation) -> Self {
+        match isolation {
+            Isolation::Shared => Self::Shared,
+            _ if is_own(call) => Self::Service,
+            Isolation::Principal => Self::Principal(call.principal.clone()),
+            Isolation::Session => match &call.session {
+                Some(session) => Self::Session(Arc::clone(session.id())),
+                None => Self::Principal(call.principal.clone()),
+            },
+        }
+    }
+
+    /// The session of Waypost's own calls.
+    pub(crate) fn home(isolation: Isolation) -> Self {
+        match isolation {
+            Isolation::Shared => Self::Shared,
+            Isolation::Principal | Isolation::Session => Self::Service,
+        }
+    }
+
+    /// Whether it lasts as long as the upstream does.
+    pub(crate) fn is_home(&self) -> bool {
+        matches!(self, Self::Service | Self::Shared)
+    }
+
+    /// Who hears what names no call.
+    pub(crate) fn audience(&self) -> Audience {
+        match self {
+            Self::Service => Audience::Nobody,
+            Self::Shared => Audience::Many,
+            Self::Principal(_) | Self::Session(_) => Audience::One,
+        }
+    }
+
+    /// What the session says of its client. `call` is the one that it is opened for.
+    pub(crate) fn hello(&self, call: Option<&Call>, declare: &[Declared]) -> Hello {
+        let ours = || Hello {
+            capabilities: Object::new(),
+            client_info: own::info(),
+        };
+        match (self, call) {
+            (Self::Session(_), Some(call)) => Hello {
+                capabilities: call.meta.capabilities.without_tasks().object().clone(),
+                client_info: call.meta.client_info.clone().unwrap_or_else(own::info),
+            },
+            // One caller's calls declare now this, now that; what the one at hand cannot answer
+            // is refused when it is asked.
+            (Self::Principal(_), Some(call)) => Hello {
+                capabilities: carried(&[Declared::Sampling, Declared::Roots]),
+                client_info: call.meta.client_info.clone().unwrap_or_else(own::info),
+            },
+            // Servers show tools only to clients that could answer their questions.
+            (Self::Service, _) => Hello {
+                capabilities: carried(&[Declared::Sampling, Declared::Roots]),
+                ..ours()
+            },
+            (Self::Shared | Self::Principal(_) | Self::Session(_), _) => Hello {
+                capabilities: carried(declare),
+                ..ours()
+            },
+        }
+    }
+}
+
+fn is_own(call: &Call) -> bool {
+    call.session.is_none() && call.principal.as_str() == "waypost"
+}
+
+/// What Waypost can carry to a caller: elicitation, and what else is named.
+fn carried(declare: &[Declared]) -> Object {
+    let mut all = Map::new();
+    all.insert("elicitation".to_owned(), json!({ "form": {}, "url": {} }));
+    for kind in declare {
+        let name = match kind {
+            Declared::Sampling => "sampling",
+            Declared::Roots => "roots",
+        };
+        all.insert(name.to_owned(), json!({}));
+    }
+    Raw::from(&Value::Object(all)).as_object().unwrap_or_default()
+}

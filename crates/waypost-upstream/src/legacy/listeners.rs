@@ -1,0 +1,155 @@
+//! Who wants to hear of changes at one server.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+use waypost_wire::message::Notification;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use crate::fault::Fault;
+
+/// Notifications that wait for one listener; one that is slower loses its subscription.
+const QUEUE: usize = 256;
+
+/// What a listener wants to hear of (specification: subscriptions).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    pub(crate) tools: bool,
+    pub(crate) prompts: bool,
+    pub(crate) resources: bool,
+    pub(crate) uris: Vec<String>,
+    pub(crate) tasks: Vec<String>,
+}
+
+/// The listeners of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Listeners {
+    all: Mutex<HashMap<u64, Listener>>,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Listener {
+    filter: Filter,
+    events: mpsc::Sender<Notification>,
+    end: oneshot::Sender<Fault>,
+}
+
+/// Where what one listener hears comes out.
+#[derive(Debug)]
+pub(crate) struct Ears {
+    pub(crate) number: u64,
+    pub(crate) events: mpsc::Receiver<Notification>,
+    pub(crate) end: oneshot::Receiver<Fault>,
+}
+
+impl Filter {
+    /// Reads the `notifications` of a listen request.
+    pub(crate) fn read(wanted: &Object) -> Self {
+        let flag = |name| wanted.get(name).and_then(Raw::as_bool).unwrap_or_default();
+        let list = |name| wanted.get(name).and_then(Raw::decode).unwrap_or_default();
+        Self {
+            tools: flag("toolsListChanged"),
+            prompts: flag("promptsListChanged"),
+            resources: flag("resourcesListChanged"),
+            uris: list("resourceSubscriptions"),
+            tasks: list("taskIds"),
+        }
+    }
+
+    /// The same as the acknowledgement says it.
+    pub(crate) fn object(&self) -> Object {
+        let mut object = Object::new();
+        for (name, wanted) in [
+            ("toolsListChanged", self.tools),
+            ("promptsListChanged", self.prompts),
+            ("resourcesListChanged", self.resources),
+        ] {
+            if wanted {
+                object.set(name, Raw::bool(true));
+            }
+        }
+        for (name, list) in [("resourceSubscriptions", &self.uris), ("taskIds", &self.tasks)] {
+            if !list.is_empty() {
+                object.set(name, Raw::from_serialize(list));
+            }
+        }
+        object
+    }
+
+    fn wants(&self, notification: &Notification) -> bool {
+        match &*notification.method {
+            method::TOOLS_CHANGED => self.tools,
+            method::PROMPTS_CHANGED => self.prompts,
+            method::RESOURCES_CHANGED => self.resources,
+            method::RESOURCE_UPDATED => {
+                let uri = notification.params.string("uri").unwrap_or_default();
+                // A server may report a part of what was subscribed to.
+                self.uris.iter().any(|wanted| uri.starts_with(&**wanted))
+            }
+            method::TASK_STATUS => {
+                let task = notification.params.string("taskId").unwrap_or_default();
+                self.tasks.contains(&task)
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Listeners {
+    pub(crate) fn add(&self, filter: Filter) -> Ears {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (events_in, events) = mpsc::channel(QUEUE);
+        let (end_in, end) = oneshot::channel();
+        let listener = Listener {
+            filter,
+            events: events_in,
+            end: end_in,
+        };
+        self.all().insert(number, listener);
+        Ears {
+            number,
+            events,
+            end,
+        }
+    }
+
+    pub(crate) fn remove(&self, number: u64) {
+        self.all().remove(&number);
+    }
+
+    /// A change has come; `false` when nobody wants to hear of it.
+    pub(crate) fn tell(&self, notification: &Notification) -> bool {
+        let mut all = self.all();
+        let (mut wanted, mut slow) = (false, Vec::new());
+        for (number, listener) in all.iter() {
+            if listener.filter.wants(notification) {
+                wanted = true;
+                if listener.events.try_send(notification.clone()).is_err() {
+                    slow.push(*number);
+                }
+            }
+        }
+        for number in slow {
+            if let Some(listener) = all.remove(&number) {
+                drop(listener.end.send(Fault::Overflow));
+            }
+        }
+        wanted
+    }
+
+    /// Nothing will come any more.
+    pub(crate) fn end(&self, fault: &Fault) {
+        for (_, listener) in std::mem::take(&mut *self.all()) {
+            drop(listener.end.send(fault.clone()));
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<u64, Listener>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,62 @@
+//! Calls whose servers wait for an answer of the caller, by the state that the caller brings.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::exchange::Exchange;
+use super::table::Table;
+
+/// How long a call waits for its caller.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What states for calls begin with; the hub seals those, binds them to their caller and gives
+/// them back as they were.
+pub(crate) const PREFIX: &str = "wp1.";
+
+/// The parked calls of one upstream.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    waiting: Mutex<HashMap<String, Waiting>>,
+    room: Arc<Semaphore>,
+}
+
+/// One parked call and where it is open.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) table: Arc<Table>,
+}
+
+impl Parked {
+    /// `room` is shared with other upstreams.
+    pub(crate) fn new(room: Arc<Semaphore>) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            room,
+        }
+    }
+
+    /// A place, if there is one.
+    pub(crate) fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.room).try_acquire_owned().ok()
+    }
+
+    /// Adds a call; gives its state, which nobody can guess.
+    pub(crate) fn add(&self, waiting: Waiting) -> String {
+        let state = format!("{PREFIX}{:032x}", rand::random::<u128>());
+        self.waiting().insert(state.clone(), waiting);
+        state
+    }
+
+    /// Takes the call with this state out; a state is good once.
+    pub(crate) fn take(&self, state: &str) -> Option<Waiting> {
+        self.waiting().remove(state)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

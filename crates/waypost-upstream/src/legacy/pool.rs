@@ -1,0 +1,228 @@
+//! The sessions with one server: opened when needed, one attempt at a time, and bounded in number.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use waypost_config::config::{Declared, Isolation};
+use waypost_hub::call::Call;
+use waypost_hub::lifecycle::Tasks;
+
+use super::key::Key;
+use super::link::Dial;
+use super::session::{Opening, Session};
+use crate::fault::Fault;
+use crate::flight::{Flight, Opened as _, Want};
+
+/// What of the configuration matters here.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) upstream: Arc<str>,
+    pub(crate) isolation: Isolation,
+    pub(crate) declare: Vec<Declared>,
+    pub(crate) idle_timeout: Duration,
+    /// Without the one of Waypost's own.
+    pub(crate) max_sessions: usize,
+    pub(crate) startup_timeout: Duration,
+}
+
+type Entry = Arc<Flight<Arc<Session>>>;
+
+/// The sessions with one server.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    this: Weak<Self>,
+    pub(crate) settings: Settings,
+    dial: Arc<dyn Dial>,
+    pub(crate) tasks: Tasks,
+    entries: Mutex<Entries>,
+    /// The session of Waypost's own calls was lost.
+    lost: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Entries {
+    all: HashMap<Key, Entry>,
+    closed: bool,
+}
+
+impl Pool {
+    pub(crate) fn new(settings: Settings, dial: Arc<dyn Dial>, tasks: &Tasks) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            this: Weak::clone(this),
+            settings,
+            dial,
+            tasks: tasks.clone(),
+            entries: Mutex::default(),
+            lost: Notify::new(),
+        })
+    }
+
+    /// The session that this call belongs to, opened where there is none.
+    ///
+    /// # Errors
+    /// Why it cannot be opened, [`Fault::Sessions`] when there are too many.
+    pub(crate) async fn of(&self, call: &Call) -> Result<Arc<Session>, Fault> {
+        let key = Key::of(call, self.settings.isolation);
+        self.get(key, Some(call), &self.dial, Want::Call).await
+    }
+
+    /// The session of Waypost's own calls, opened where there is none, over `dial` if given.
+    ///
+    /// # Errors
+    /// As [`Pool::of`].
+    pub(crate) async fn home(&self, dial: Option<Arc<dyn Dial>>) -> Result<Arc<Session>, Fault> {
+        let key = Key::home(self.settings.isolation);
+        let dial = dial.unwrap_or_else(|| Arc::clone(&self.dial));
+        self.get(key, None, &dial, Want::Look).await
+    }
+
+    /// The session of Waypost's own calls, whether it still serves or not.
+    pub(crate) fn last_home(&self) -> Option<Arc<Session>> {
+        let key = Key::home(self.settings.isolation);
+        let entry = self.entries().all.get(&key).cloned();
+        entry.and_then(|entry| entry.last())
+    }
+
+    /// The session that this call would go to now.
+    pub(crate) fn current(&self, key: &Key) -> Option<Arc<Session>> {
+        let entry = self.entries().all.get(key).cloned();
+        entry.and_then(|entry| entry.current())
+    }
+
+    /// Whether any session serves.
+    pub(crate) fn serves(&self) -> bool {
+        self.entries().all.values().any(|entry| entry.current().is_some())
+    }
+
+    /// The server has forgotten `old`: another in its place, for all who notice one.
+    ///
+    /// # Errors
+    /// As [`Pool::of`].
+    pub(crate) async fn renew(
+        &self,
+        call: Option<&Call>,
+        old: &Arc<Session>,
+    ) -> Result<Arc<Session>, Fault> {
+        old.retire();
+        let entry = self.entries().all.get(&old.key).cloned();
+        if let Some(entry) = entry {
+            entry.forget(old);
+        }
+        self.get(old.key.clone(), call, &self.dial, Want::Look).await
+    }
+
+    /// Resolves when the session of Waypost's own calls is lost.
+    pub(crate) async fn lost(&self) {
+        let lost = self.lost.notified();
+        let last = self.last_home();
+        if last.is_some_and(|last| last.table.is_gone() && !last.is_unwanted()) {
+            return;
+        }
+        lost.await;
+    }
+
+    /// A session is over.
+    pub(crate) fn ended(&self, session: &Arc<Session>) {
+        if session.key.is_home() {
+            if session.table.is_gone() {
+                self.lost.notify_waiters();
+            }
+            return;
+        }
+        let mut entries = self.entries();
+        let entry = entries.all.get(&session.key);
+        if entry.is_some_and(|entry| entry.last().is_some_and(|last| last.is(session))) {
+            entries.all.remove(&session.key);
+        }
+    }
+
+    /// Opens no more, and ends all; resolves when nothing is left of them.
+    pub(crate) fn close(&self) -> impl Future<Output = ()> + Send + use<> {
+        let entries = {
+            let mut entries = self.entries();
+            entries.closed = true;
+            std::mem::take(&mut entries.all)
+        };
+        let sessions: Vec<_> = entries.into_values().filter_map(|e| e.close()).collect();
+        for session in &sessions {
+            session.close();
+        }
+        async move {
+            for session in sessions {
+                session.closed().await;
+            }
+        }
+    }
+
+    async fn get(
+        &self,
+        key: Key,
+        call: Option<&Call>,
+        dial: &Arc<dyn Dial>,
+        want: Want,
+    ) -> Result<Arc<Session>, Fault> {
+        let entry = self.entry(&key)?;
+        let open = || Session::open(self.opening(&key, call, dial));
+        let opened = entry.get(&self.tasks, want, open).await;
+        if opened.is_err() && !key.is_home() {
+            self.clear(&key, &entry);
+        }
+        opened
+    }
+
+    fn entry(&self, key: &Key) -> Result<Entry, Fault> {
+        let mut entries = self.entries();
+        if entries.closed {
+            return Err(Fault::Stopping);
+        }
+        if let Some(entry) = entries.all.get(key) {
+            return Ok(Arc::clone(entry));
+        }
+        let count = entries.all.keys().filter(|key| !key.is_home()).count();
+        if !key.is_home() && count >= self.settings.max_sessions {
+            return Err(Fault::Sessions { most: count });
+        }
+        let entry = Entry::new(Flight::new());
+        entries.all.insert(key.clone(), Arc::clone(&entry));
+        Ok(entry)
+    }
+
+    /// A session that could not be opened takes no place.
+    fn clear(&self, key: &Key, entry: &Entry) {
+        let mut entries = self.entries();
+        let same = entries.all.get(key).is_some_and(|now| Arc::ptr_eq(now, entry));
+        if same && !entry.is_opening() && entry.current().is_none() {
+            entries.all.remove(key);
+        }
+    }
+
+    fn opening(&self, key: &Key, call: Option<&Call>, dial: &Arc<dyn Dial>) -> Opening {
+        let session = call.and_then(|call| call.session.as_ref());
+        let session = session.filter(|_| matches!(key, Key::Session(_)));
+        let released = session.map_or_else(CancellationToken::new, |s| s.released().clone());
+        Opening {
+            key: key.clone(),
+            upstream: Arc::clone(&self.settings.upstream),
+            dial: Arc::clone(dial),
+            hello: key.hello(call, &self.settings.declare),
+            within: self.settings.startup_timeout,
+            idle: (!key.is_home()).then_some(self.settings.idle_timeout),
+            released,
+            tasks: self.tasks.clone(),
+            pool: Weak::clone(&self.this),
+        }
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}

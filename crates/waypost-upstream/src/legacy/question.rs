@@ -1,0 +1,64 @@
+//! What a server asks its client while a call is open.
+
+use bytes::Bytes;
+use waypost_wire::id::Id;
+use waypost_wire::message;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+/// One question.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// Its name towards callers.
+    pub(crate) key: String,
+    /// The server's request; `None` for what the server wants done before it is called again.
+    pub(crate) id: Option<Id>,
+    pub(crate) method: String,
+    pub(crate) params: Object,
+    /// A caller has it.
+    pub(crate) shown: bool,
+}
+
+/// The answer to a question.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) id: Option<Id>,
+    /// What elicitation of an address it was about.
+    pub(crate) elicitation: Option<String>,
+    pub(crate) answer: Raw,
+}
+
+impl Question {
+    /// A member of `inputRequests` (specification: multi round-trip requests).
+    pub(crate) fn request(method: &str, params: &Object) -> Object {
+        let mut request = Object::new();
+        request.set("method", Raw::string(method));
+        if !params.is_empty() {
+            request.set("params", params.into());
+        }
+        request
+    }
+
+    /// It was answered so.
+    pub(crate) fn answer(&mut self, answer: Raw) -> Answered {
+        Answered {
+            id: self.id.take(),
+            elicitation: self.params.string("elicitationId"),
+            answer,
+        }
+    }
+}
+
+impl Answered {
+    /// The response to the server, where it waits for one.
+    pub(crate) fn response(&self) -> Option<Bytes> {
+        let result = self.answer.as_object().unwrap_or_default();
+        self.id.as_ref().map(|id| message::encode_result(id, &result))
+    }
+
+    /// Whether the user agreed.
+    pub(crate) fn accepted(&self) -> bool {
+        let answer = self.answer.as_object().unwrap_or_default();
+        answer.string("action").as_deref() == Some("accept")
+    }
+}

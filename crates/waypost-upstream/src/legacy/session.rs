@@ -1,0 +1,296 @@
+//! One session with a server.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::{sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::upstream::Facts;
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Outcome};
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use super::handshake::{self, Hello};
+use super::key::Key;
+use super::level::Level;
+use super::link::{Dial, Link};
+use super::pool::Pool;
+use super::table::Table;
+use crate::ear::Ear as _;
+use crate::fault::Fault;
+use crate::flight::Opened;
+
+/// How long a request of our own that a call waits for may take.
+const ASIDE: Duration = Duration::from_secs(5);
+
+/// How long the server may take to accept what is told to it.
+const TOLD_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long calls may go on after Waypost was told to stop, or after the server has forgotten
+/// the session.
+const GRACE: Duration = Duration::from_secs(15);
+
+/// One session with a server.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) key: Key,
+    pub(crate) table: Arc<Table>,
+    pub(crate) link: Arc<dyn Link>,
+    pub(crate) facts: Facts,
+    instance: Arc<str>,
+    /// What the server was told to log; held while it is told.
+    level: Mutex<Option<Level>>,
+    /// How many listen to each resource; held while the server is told.
+    subscribed: Mutex<HashMap<String, usize>>,
+    /// Takes no new calls and ends when it has none.
+    retiring: CancellationToken,
+    closing: CancellationToken,
+    closed: CancellationToken,
+}
+
+/// What it takes to open a session.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) key: Key,
+    pub(crate) upstream: Arc<str>,
+    pub(crate) dial: Arc<dyn Dial>,
+    pub(crate) hello: Hello,
+    pub(crate) within: Duration,
+    /// Ends it when nobody has used it for so long.
+    pub(crate) idle: Option<Duration>,
+    /// Ends it when its client has gone.
+    pub(crate) released: CancellationToken,
+    pub(crate) tasks: Tasks,
+    pub(crate) pool: Weak<Pool>,
+}
+
+impl Session {
+    /// Opens a session; its background work has begun then.
+    pub(crate) async fn open(opening: Opening) -> Result<Arc<Self>, Fault> {
+        let table = Arc::new(Table::new(&opening.upstream, opening.key.audience()));
+        let shake = async {
+            let link = opening.dial.dial(Arc::clone(&table) as _).await?;
+            let shaken = tokio::select! {
+                shaken = handshake::shake(&table, &*link, &opening.hello) => shaken,
+                // The server may ask whether we are there.
+                never = tell_all(&table, &*link) => match never {},
+            };
+            match shaken {
+                Ok(facts) => Ok((link, facts)),
+                Err(fault) => {
+                    opening.tasks.spawn(|_| async move { link.close().await });
+                    Err(fault)
+                }
+            }
+        };
+        let late = |_| Err(Fault::Late(opening.within));
+        let (link, facts) = timeout(opening.within, shake).await.unwrap_or_else(late)?;
+        let instance = link.instance();
+        let random = || format!("{:016x}", rand::random::<u64>()).into();
+        let session = Arc::new(Self {
+            key: opening.key,
+            table,
+            link,
+            facts,
+            instance: instance.unwrap_or_else(random),
+            level: Mutex::default(),
+            subscribed: Mutex::default(),
+            retiring: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+        });
+        let attended = Arc::clone(&session);
+        let (idle, released, pool) = (opening.idle, opening.released, opening.pool);
+        opening.tasks.spawn(|stop| async move {
+            attended.attend(&stop, idle, &released).await;
+            if let Some(pool) = pool.upgrade() {
+                pool.ended(&attended);
+            }
+            attended.end().await;
+        });
+        Ok(session)
+    }
+
+    /// The tag of what answers here.
+    pub(crate) fn instance(&self) -> &Arc<str> {
+        &self.instance
+    }
+
+    /// Whether the server has this capability.
+    pub(crate) fn has(&self, capability: &str) -> bool {
+        let capability = self.facts.capabilities.get(capability);
+        capability.is_some_and(Raw::is_object)
+    }
+
+    /// Whether the server tells of changes of single resources.
+    pub(crate) fn subscribes(&self) -> bool {
+        let resources = self.facts.capabilities.get("resources");
+        let resources = resources.and_then(|raw| raw.as_object().ok());
+        resources
+            .and_then(|r| r.get("subscribe").and_then(Raw::as_bool))
+            .unwrap_or_default()
+    }
+
+    /// The server has forgotten it: it goes when its last call is done.
+    pub(crate) fn retire(&self) {
+        self.retiring.cancel();
+    }
+
+    /// Whether it was let go of on purpose.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.retiring.is_cancelled() || self.closing.is_cancelled()
+    }
+
+    /// Ends it now; see [`Session::closed`].
+    pub(crate) fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Resolves when nothing is left of it.
+    pub(crate) async fn closed(&self) {
+        self.closed.cancelled().await;
+    }
+
+    /// Sends a request of our own and waits for the answer.
+    pub(crate) async fn ask(&self, method: &str, params: &Object) -> Result<Outcome, Fault> {
+        self.ask_within(method, params, ASIDE).await
+    }
+
+    /// The same with other patience.
+    pub(crate) async fn ask_within(
+        &self,
+        method: &str,
+        params: &Object,
+        within: Duration,
+    ) -> Result<Outcome, Fault> {
+        let (id, answer) = self.table.plain()?;
+        let request = message::encode_request(&Id::number(id), method, params);
+        let asked = async {
+            self.link.request(id, request).await?;
+            answer.await.unwrap_or(Err(Fault::NoEnd))
+        };
+        let answer = timeout(within, asked).await;
+        self.table.close(id);
+        answer.unwrap_or(Err(Fault::Late(within)))
+    }
+
+    /// Sees to it that the server logs what is at least as grave as `level`.
+    pub(crate) async fn log_from(&self, level: Level) {
+        if !self.has("logging") {
+            return;
+        }
+        let mut told = self.level.lock().await;
+        if told.is_some_and(|told| told <= level) {
+            return;
+        }
+        let params = Object::from_iter([("level", Raw::string(level.name()))]);
+        // Without it the call still has its answer.
+        if let Ok(Outcome::Result(_)) = self.ask("logging/setLevel", &params).await {
+            *told = Some(level);
+        }
+    }
+
+    /// Subscribes to a resource for one more listener; `false` where the server refuses.
+    pub(crate) async fn subscribe(&self, uri: &str) -> bool {
+        let mut subscribed = self.subscribed.lock().await;
+        if let Some(count) = subscribed.get_mut(uri) {
+            *count += 1;
+            return true;
+        }
+        let params = Object::from_iter([("uri", Raw::string(uri))]);
+        let answer = self.ask("resources/subscribe", &params).await;
+        let agreed = matches!(answer, Ok(Outcome::Result(_)));
+        if agreed {
+            subscribed.insert(uri.to_owned(), 1);
+        }
+        agreed
+    }
+
+    /// One listener less.
+    pub(crate) async fn unsubscribe(&self, uri: &str) {
+        let mut subscribed = self.subscribed.lock().await;
+        let Some(count) = subscribed.get_mut(uri) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            subscribed.remove(uri);
+            let params = Object::from_iter([("uri", Raw::string(uri))]);
+            drop(self.ask("resources/unsubscribe", &params).await);
+        }
+    }
+
+    /// Sends what is to be told, until the session is over.
+    async fn attend(
+        &self,
+        stop: &CancellationToken,
+        idle: Option<Duration>,
+        released: &CancellationToken,
+    ) {
+        let gently = async {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = self.retiring.cancelled() => {}
+            }
+            drop(timeout(GRACE, self.table.idle()).await);
+        };
+        tokio::select! {
+            never = tell_all(&self.table, &*self.link) => match never {},
+            () = self.table.went() => {}
+            () = self.closing.cancelled() => {}
+            () = released.cancelled() => {}
+            () = self.unused_for(idle) => {}
+            () = gently => {}
+        }
+        self.closing.cancel();
+    }
+
+    async fn end(&self) {
+        self.link.close().await;
+        self.table.gone(&Fault::Stopping);
+        self.closed.cancel();
+    }
+
+    async fn unused_for(&self, idle: Option<Duration>) {
+        let Some(idle) = idle else {
+            return std::future::pending().await;
+        };
+        loop {
+            let since = self.table.idle_since();
+            let now = tokio::time::Instant::now();
+            let until = since.unwrap_or(now) + idle;
+            if since.is_some() && until <= now {
+                return;
+            }
+            sleep_until(until).await;
+        }
+    }
+}
+
+impl Opened for Arc<Session> {
+    fn serves(&self) -> bool {
+        !self.is_unwanted() && !self.table.is_gone()
+    }
+
+    fn discard(&self) {
+        self.close();
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Self::ptr_eq(self, other)
+    }
+}
+
+/// Sends what is queued, one at a time and in order.
+async fn tell_all(table: &Table, link: &dyn Link) -> std::convert::Infallible {
+    loop {
+        let message: Bytes = table.outbox.next().await;
+        // A server that does not take it will ask again or give up.
+        drop(timeout(TOLD_WITHIN, link.tell(message)).await);
+    }
+}

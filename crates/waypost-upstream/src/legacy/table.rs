@@ -1,0 +1,446 @@
+//! What of one session's messages belongs to whom.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Message, Notification, Outcome, Request};
+use waypost_wire::meta;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use super::exchange::Exchange;
+use super::listeners::Listeners;
+use super::outbox::Outbox;
+use super::url_mode;
+use crate::ear::{Ear, Heard};
+use crate::event::Ignored;
+use crate::fault::Fault;
+
+/// Smaller numbers are left to whoever spoke on the same connection before.
+const FIRST_ID: u64 = 16;
+
+/// Questions kept for the next call; more are refused.
+const EARLY: usize = 16;
+
+/// Visits remembered as over.
+const VISITS: usize = 1024;
+
+/// Who shares a session, and so whom a question or log message that names no call may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Audience {
+    /// One caller alone.
+    One,
+    /// Several that must not learn of each other.
+    Many,
+    /// Waypost itself, which answers no questions.
+    Nobody,
+}
+
+/// The calls and questions in flight at one session.
+#[derive(Debug)]
+pub(crate) struct Table {
+    upstream: Arc<str>,
+    audience: Audience,
+    state: Mutex<State>,
+    next_id: AtomicU64,
+    pub(crate) outbox: Outbox,
+    pub(crate) listeners: Listeners,
+    gone: CancellationToken,
+    /// A call has ended.
+    ended: Notify,
+    /// A visit to an address is over.
+    visited: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    open: BTreeMap<u64, Arc<Exchange>>,
+    /// Requests of our own.
+    plain: HashMap<u64, oneshot::Sender<Result<Outcome, Fault>>>,
+    /// Asked before any call was there to carry it.
+    early: Vec<Request>,
+    visits: HashSet<String>,
+    gone: Option<Fault>,
+    used: Instant,
+}
+
+impl Table {
+    pub(crate) fn new(upstream: &Arc<str>, audience: Audience) -> Self {
+        Self {
+            upstream: Arc::clone(upstream),
+            audience,
+            state: Mutex::new(State {
+                open: BTreeMap::new(),
+                plain: HashMap::new(),
+                early: Vec::new(),
+                visits: HashSet::new(),
+                gone: None,
+                used: Instant::now(),
+            }),
+            next_id: AtomicU64::new(FIRST_ID),
+            outbox: Outbox::default(),
+            listeners: Listeners::default(),
+            gone: CancellationToken::new(),
+            ended: Notify::new(),
+            visited: Notify::new(),
+        }
+    }
+
+    /// Makes a place for the answer to a call.
+    ///
+    /// # Errors
+    /// Why the session is gone.
+    pub(crate) fn open(&self, exchange: &Arc<Exchange>) -> Result<u64, Fault> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let mut state = self.state();
+        if let Some(fault) = &state.gone {
+            return Err(fault.clone());
+        }
+        state.used = Instant::now();
+        state.open.insert(id, Arc::clone(exchange));
+        let early = if exchange.may_ask() {
+            std::mem::take(&mut state.early)
+        } else {
+            Vec::new()
+        };
+        drop(state);
+        for request in early {
+            self.put_to(exchange, request);
+        }
+        Ok(id)
+    }
+
+    /// Makes a place for the answer to a request of our own.
+    ///
+    /// # Errors
+    /// Why the session is gone.
+    pub(crate) fn plain(&self) -> Result<(u64, oneshot::Receiver<Result<Outcome, Fault>>), Fault> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer_in, answer) = oneshot::channel();
+        let mut state = self.state();
+        if let Some(fault) = &state.gone {
+            return Err(fault.clone());
+        }
+        state.plain.insert(id, answer_in);
+        Ok((id, answer))
+    }
+
+    /// Nobody waits for `id` any more.
+    pub(crate) fn close(&self, id: u64) {
+        let mut state = self.state();
+        state.open.remove(&id);
+        state.plain.remove(&id);
+        state.used = Instant::now();
+        drop(state);
+        self.ended.notify_waiters();
+    }
+
+    /// Whether nothing can be sent any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.is_cancelled()
+    }
+
+    /// Resolves when nothing can be sent any more.
+    pub(crate) async fn went(&self) {
+        self.gone.cancelled().await;
+    }
+
+    /// Why nothing can be sent any more.
+    pub(crate) fn why(&self) -> Option<Fault> {
+        self.state().gone.clone()
+    }
+
+    /// Since when no call is open; `None` while there is one.
+    pub(crate) fn idle_since(&self) -> Option<Instant> {
+        let state = self.state();
+        state.open.is_empty().then_some(state.used)
+    }
+
+    /// Tells the server to stop working on `id`.
+    pub(crate) fn cancel(&self, id: u64) {
+        let params: Object = [
+            ("requestId", Raw::from_serialize(&id)),
+            ("reason", Raw::string("the caller has gone")),
+        ]
+        .into_iter()
+        .collect();
+        self.say(message::encode_notification(method::CANCELLED, &params));
+    }
+
+    /// Refuses a question of the server's.
+    pub(crate) fn refuse(&self, id: &Id, code: i64, why: &str) {
+        let error = ErrorObject::new(code, why);
+        self.say(message::encode_error(Some(id), &error));
+    }
+
+    /// Queues a message that is no request of ours.
+    pub(crate) fn say(&self, message: Bytes) {
+        if !self.outbox.put(message) {
+            self.ignore("outbox_full");
+        }
+    }
+
+    /// Resolves when the visits of these elicitations are over.
+    pub(crate) async fn visits(&self, elicitations: &[String]) {
+        loop {
+            let visited = self.visited.notified();
+            {
+                let state = self.state();
+                if elicitations.iter().all(|id| state.visits.contains(id)) {
+                    return;
+                }
+            }
+            visited.await;
+        }
+    }
+
+    fn answer(&self, of: Option<u64>, id: Option<&Id>, outcome: Outcome) {
+        let id = match (id, &outcome) {
+            (Some(id), _) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
+            // The server could not read a request.
+            (None, Outcome::Error(_)) => of.or_else(|| self.only()),
+            (None, Outcome::Result(_)) => None,
+        };
+        let mut state = self.state();
+        state.used = Instant::now();
+        let exchange = id.and_then(|id| state.open.remove(&id));
+        let plain = id.and_then(|id| state.plain.remove(&id));
+        drop(state);
+        self.ended.notify_waiters();
+        match (exchange, plain) {
+            (Some(exchange), _) => exchange.answered(outcome),
+            (None, Some(plain)) => drop(plain.send(Ok(outcome))),
+            (None, None) => self.ignore("other_answer"),
+        }
+    }
+
+    /// The one request in flight.
+    fn only(&self) -> Option<u64> {
+        let state = self.state();
+        let mut ids = state.open.keys().chain(state.plain.keys());
+        ids.next().copied().filter(|_| ids.next().is_none())
+    }
+
+    fn notify(&self, of: Option<u64>, notification: Notification) {
+        let told = match &*notification.method {
+            method::PROGRESS => self.progress(notification),
+            method::MESSAGE => self.log(of, notification),
+            method::CANCELLED => self.withdraw(&notification),
+            method::TOOLS_CHANGED
+            | method::PROMPTS_CHANGED
+            | method::RESOURCES_CHANGED
+            | method::RESOURCE_UPDATED => self.listeners.tell(&notification),
+            url_mode::COMPLETE => self.visit(&notification),
+            _ => {
+                let call = of.and_then(|id| self.state().open.get(&id).cloned());
+                call.is_some_and(|call| call.tell(notification))
+            }
+        };
+        if !told {
+            self.ignore("unmatched");
+        }
+    }
+
+    fn progress(&self, notification: Notification) -> bool {
+        let Some(token) = notification.params.get(meta::PROGRESS_TOKEN) else {
+            return false;
+        };
+        let call = {
+            let state = self.state();
+            state.open.values().find(|call| call.has_token(token)).cloned()
+        };
+        call.is_some_and(|call| call.progress(notification))
+    }
+
+    /// A log message that names no call passes only where it can tell nobody what another said.
+    fn log(&self, of: Option<u64>, notification: Notification) -> bool {
+        let call = {
+            let open = &self.state().open;
+            match (of, self.audience) {
+                (Some(id), _) => open.get(&id).cloned(),
+                (None, Audience::One) => open.values().find(|call| call.wants_log()).cloned(),
+                (None, Audience::Many) if open.len() == 1 => open.values().next().cloned(),
+                (None, Audience::Many | Audience::Nobody) => None,
+            }
+        };
+        call.is_some_and(|call| call.log(notification))
+    }
+
+    fn withdraw(&self, notification: &Notification) -> bool {
+        let Some(Ok(id)) = notification.params.get("requestId").cloned().map(Id::new) else {
+            return false;
+        };
+        let mut state = self.state();
+        state.early.retain(|request| request.id != id);
+        let open: Vec<_> = state.open.values().cloned().collect();
+        drop(state);
+        open.iter().any(|call| call.withdraw(&id))
+    }
+
+    fn visit(&self, notification: &Notification) -> bool {
+        let Some(id) = notification.params.string("elicitationId") else {
+            return false;
+        };
+        let mut state = self.state();
+        if state.visits.len() >= VISITS {
+            state.visits.clear();
+        }
+        state.visits.insert(id);
+        drop(state);
+        self.visited.notify_waiters();
+        true
+    }
+
+    fn asked(&self, of: Option<u64>, request: Request) {
+        if request.method == "ping" {
+            return self.say(message::encode_result(&request.id, &Object::new()));
+        }
+        if ClientCapabilities::needed_for(&request.method).is_none() {
+            self.ignore("request");
+            return self.refuse(&request.id, code::METHOD_NOT_FOUND, "method not found");
+        }
+        let mut state = self.state();
+        match target(&state, self.audience, of) {
+            Ok(call) => {
+                drop(state);
+                self.put_to(&call, request);
+            }
+            Err(Nobody::Yet) if state.early.len() < EARLY => state.early.push(request),
+            Err(why) => {
+                drop(state);
+                self.ignore("question");
+                self.refuse(&request.id, code::INTERNAL_ERROR, why.text());
+            }
+        }
+    }
+
+    fn put_to(&self, call: &Exchange, request: Request) {
+        let Request { id, method, params } = request;
+        if let Err(missing) = call.ask(id.clone(), &method, params) {
+            self.ignore("undeclared_question");
+            let names: Vec<_> = missing.as_object().into_iter().flatten().collect();
+            let name = names.first().map_or("", |(name, _)| name);
+            let why = format!("the client of this call does not support `{name}`");
+            self.refuse(&id, code::METHOD_NOT_FOUND, &why);
+        }
+    }
+
+    fn ignore(&self, reason: &'static str) {
+        let upstream = &self.upstream;
+        Ignored { upstream, reason }.emit();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ear for Table {
+    fn hear(&self, heard: Heard) {
+        match heard.message {
+            Message::Response(id, outcome) => self.answer(heard.of, id.as_ref(), outcome),
+            Message::Notification(notification) => self.notify(heard.of, notification),
+            Message::Request(request) => self.asked(heard.of, request),
+        }
+    }
+
+    fn spoiled(&self, id: u64, fault: Fault) {
+        let mut state = self.state();
+        let (exchange, plain) = (state.open.remove(&id), state.plain.remove(&id));
+        drop(state);
+        self.ended.notify_waiters();
+        if let Some(exchange) = exchange {
+            exchange.fail(fault);
+        } else if let Some(plain) = plain {
+            drop(plain.send(Err(fault)));
+        }
+    }
+
+    fn gone(&self, fault: &Fault) {
+        let mut state = self.state();
+        state.gone.get_or_insert_with(|| fault.clone());
+        let open = std::mem::take(&mut state.open);
+        let plain = std::mem::take(&mut state.plain);
+        drop(state);
+        for exchange in open.into_values() {
+            exchange.fail(fault.clone());
+        }
+        for answer in plain.into_values() {
+            drop(answer.send(Err(fault.clone())));
+        }
+        self.listeners.end(fault);
+        self.gone.cancel();
+        self.ended.notify_waiters();
+    }
+
+    fn sending(&self, id: u64) -> bool {
+        let state = self.state();
+        state.open.contains_key(&id) || state.plain.contains_key(&id)
+    }
+
+    /// Resolves when every call is answered or waits for its caller.
+    fn idle(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            loop {
+                let ended = self.ended.notified();
+                if self.state().open.values().all(|call| call.is_parked()) {
+                    return;
+                }
+                ended.await;
+            }
+        })
+    }
+}
+
+/// Why there is no call that could carry a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Nobody {
+    /// One may come.
+    Yet,
+    Here,
+    /// Which of several is not known, and it is not guessed.
+    Certain,
+}
+
+impl Nobody {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Yet | Self::Here => "no call is in flight that a client could be asked on",
+            Self::Certain => "several calls are in flight and nothing says whose question this is",
+        }
+    }
+}
+
+/// The call whose caller is to be asked.
+fn target(state: &State, audience: Audience, of: Option<u64>) -> Result<Arc<Exchange>, Nobody> {
+    if let Some(call) = of.and_then(|id| state.open.get(&id)) {
+        return if call.may_ask() {
+            Ok(Arc::clone(call))
+        } else {
+            Err(Nobody::Here)
+        };
+    }
+    let mut can = state.open.values().filter(|call| call.may_ask());
+    match audience {
+        Audience::Nobody => Err(Nobody::Here),
+        Audience::One => can.next().cloned().ok_or(Nobody::Yet),
+        Audience::Many => {
+            let first = can.next().ok_or(Nobody::Here)?;
+            match can.next() {
+                None => Ok(Arc::clone(first)),
+                Some(_) => Err(Nobody::Certain),
+            }
+        }
+    }
+}
