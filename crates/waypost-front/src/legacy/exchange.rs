@@ -158,7 +158,7 @@ impl Exchange {
                 }
             };
             let within = tokio::time::timeout(LET_GO, come_and_go);
-            drop(stop.run_until_cancelled(within).await);
+            stop.run_until_cancelled(within).await;
         });
     }
 }

@@ -12,10 +12,13 @@ mod fake;
 mod peer;
 
 mod answers;
+mod changes;
 mod counts;
 mod envelope;
 mod headers;
 mod paths;
 mod questions;
+mod resumption;
+mod sessions;
 mod stack;
 mod streams;

@@ -1,0 +1,227 @@
+//! What changes while nobody calls.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::time::sleep;
+use waypost_front::legacy::Sessions;
+use waypost_hub::call::Call;
+use waypost_hub::reply::{Event, Reply};
+use waypost_wire::message::Notification;
+
+use crate::fake::{Front, object};
+use crate::peer::{LATEST, LONG, Memory, Peer, front_with, session_parts, text};
+
+/// Something that can be listened to.
+struct Source {
+    says: broadcast::Sender<Value>,
+    /// `notifications` of the listens that are open, oldest first.
+    open: Arc<Mutex<Vec<Value>>>,
+}
+
+struct Listening(Arc<Mutex<Vec<Value>>>, Value);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let mut open = self.0.lock().unwrap();
+        let at = open.iter().position(|one| *one == self.1).unwrap();
+        open.remove(at);
+    }
+}
+
+impl Source {
+    fn new() -> Self {
+        Self {
+            says: broadcast::channel(64).0,
+            open: Arc::default(),
+        }
+    }
+
+    fn say(&self, method: &str, params: &Value) {
+        let message = json!({ "method": method, "params": params });
+        self.says.send(message).unwrap();
+    }
+
+    fn front(&self, store: &Arc<Memory>) -> Front {
+        let (says, open, store) = (self.says.clone(), Arc::clone(&self.open), Arc::clone(store));
+        let answer = move |call: Call| {
+            if call.method != "subscriptions/listen" {
+                return Ok(text("ok"));
+            }
+            let wanted: Value = call.params.get("notifications").unwrap().decode().unwrap();
+            open.lock().unwrap().push(wanted.clone());
+            let guard = Listening(Arc::clone(&open), wanted.clone());
+            let mut honoured = wanted;
+            if let Some(uris) = honoured["resourceSubscriptions"].as_array_mut() {
+                uris.retain(|uri| uri.as_str().unwrap().starts_with("known:"));
+            }
+            let first = json!({ "method": "notifications/subscriptions/acknowledged",
+                "params": { "notifications": honoured } });
+            let later = futures_util::stream::unfold(says.subscribe(), |mut says| async {
+                Some((says.recv().await.ok()?, says))
+            });
+            let events = futures_util::stream::iter([first]).chain(later);
+            let events = events.map(move |message| {
+                let _guard = &guard;
+                let mut params = message["params"].clone();
+                params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": 0 });
+                Ok(Event::Notification(Notification {
+                    method: message["method"].as_str().unwrap().to_owned(),
+                    params: object(&params),
+                }))
+            });
+            Ok(Reply::Stream(events.boxed()))
+        };
+        front_with(answer, move |parts| parts.store = store)
+    }
+
+    async fn wait(&self, expected: &[Value]) {
+        let there = async {
+            while self.open.lock().unwrap().as_slice() != expected {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let waited = tokio::time::timeout(LONG, there).await;
+        assert!(waited.is_ok(), "{:?}", self.open.lock().unwrap());
+    }
+}
+
+fn wanted(resources: &[&str]) -> Value {
+    let mut wanted = json!({ "toolsListChanged": true, "promptsListChanged": true,
+        "resourcesListChanged": true });
+    if !resources.is_empty() {
+        wanted["resourceSubscriptions"] = json!(resources);
+    }
+    wanted
+}
+
+const TOOLS: &str = "notifications/tools/list_changed";
+const UPDATED: &str = "notifications/resources/updated";
+
+#[tokio::test(start_paused = true)]
+async fn r9_list_changes_reach_the_standing_stream() {
+    let source = Source::new();
+    let front = source.front(&Arc::default());
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    sleep(Duration::from_secs(5)).await;
+    source.wait(&[]).await;
+    let mut stream = peer.get(None).await;
+    source.wait(&[wanted(&[])]).await;
+    source.say(TOOLS, &json!({}));
+    let message = stream.message().await;
+    assert_eq!(message, json!({ "jsonrpc": "2.0", "method": TOOLS }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r58_a_storm_of_changes_is_told_once_a_second() {
+    let source = Source::new();
+    let front = source.front(&Arc::default());
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let mut stream = peer.get(None).await;
+    source.wait(&[wanted(&[])]).await;
+    let before = tokio::time::Instant::now();
+    for _ in 0..30 {
+        source.say(TOOLS, &json!({}));
+        sleep(Duration::from_millis(100)).await;
+    }
+    let mut count = 0;
+    while tokio::time::timeout(Duration::from_secs(5), stream.message())
+        .await
+        .is_ok()
+    {
+        count += 1;
+    }
+    let seconds = before.elapsed().as_secs();
+    // Nobody read meanwhile: what was unread was not repeated.
+    assert!((1..=4).contains(&count), "{count} in {seconds} s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_is_a_listen_and_its_updates_are_relayed() {
+    let source = Source::new();
+    let front = source.front(&Arc::default());
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    for uri in ["known:a", "known:b"] {
+        let answer = peer
+            .ask("resources/subscribe", &json!({ "uri": uri }))
+            .await;
+        assert_eq!(answer.json()["result"], json!({}), "{}", answer.text);
+    }
+    source.wait(&[wanted(&["known:a", "known:b"])]).await;
+    // What comes before there is a stream is kept for it.
+    source.say(UPDATED, &json!({ "uri": "known:a" }));
+    sleep(Duration::from_secs(1)).await;
+    let mut stream = peer.get(None).await;
+    let message = stream.message().await;
+    let expected = json!({ "jsonrpc": "2.0", "method": UPDATED, "params": { "uri": "known:a" } });
+    assert_eq!(message, expected);
+
+    let answer = peer
+        .ask("resources/unsubscribe", &json!({ "uri": "known:a" }))
+        .await;
+    assert_eq!(answer.json()["result"], json!({}));
+    source.wait(&[wanted(&["known:b"])]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_nobody_tells_of_cannot_be_subscribed_to() {
+    let source = Source::new();
+    let front = source.front(&Arc::default());
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let answer = peer
+        .ask("resources/subscribe", &json!({ "uri": "odd:x" }))
+        .await;
+    assert_eq!(answer.refusal(), (200, -32002));
+    assert_eq!(answer.json()["error"]["data"], json!({ "uri": "odd:x" }));
+    let answer = peer.ask("resources/subscribe", &json!({})).await;
+    assert_eq!(answer.refusal(), (200, -32602));
+    // Nobody wants to hear anything any more.
+    sleep(Duration::from_secs(120)).await;
+    source.wait(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r21_subscriptions_outlive_a_restart() {
+    let source = Source::new();
+    let store = Arc::new(Memory::default());
+    let first = source.front(&store);
+    let peer = Peer::open(&first, LATEST, &json!({})).await;
+    peer.ask("resources/subscribe", &json!({ "uri": "known:a" }))
+        .await;
+    let second = source.front(&store);
+    let peer = peer.at(&second);
+    let mut stream = peer.get(None).await;
+    let both = [wanted(&["known:a"]), wanted(&["known:a"])];
+    source.wait(&both).await;
+    source.say(UPDATED, &json!({ "uri": "known:a" }));
+    assert_eq!(stream.message().await["method"], UPDATED);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r16_nobody_listens_for_a_session_that_ended() {
+    let source = Source::new();
+    let front = source.front(&Arc::default());
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    peer.ask("resources/subscribe", &json!({ "uri": "known:a" }))
+        .await;
+    let mut stream = peer.get(None).await;
+    assert_eq!(peer.send(Method::DELETE, &[], "").await.status(), 204);
+    assert_eq!(stream.next().await, None);
+    source.wait(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r42_at_shutdown_standing_streams_end() {
+    let sessions = Sessions::new(session_parts(&Arc::default()));
+    let kept = sessions.clone();
+    let front = Front::with(|_| Ok(text("ok")), |parts| parts.sessions = Some(sessions));
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let mut stream = peer.get(None).await;
+    kept.begin_drain();
+    assert_eq!(stream.next().await, None);
+    assert_eq!(peer.ask("tools/list", &json!({})).await.status, 200);
+}
