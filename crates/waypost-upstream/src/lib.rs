@@ -25,10 +25,10 @@ use waypost_config::config::{Isolation, Reach, Upstream as Settings, UpstreamEra
 use waypost_hub::upstream::Upstream;
 
 pub use crate::fault::Fault;
-pub use crate::parts::Parts;
 use crate::legacy::http::{HttpDial, Transport as Carried};
 use crate::legacy::link::Dial;
 use crate::legacy::{Legacy, PipeDial};
+pub use crate::parts::Parts;
 use crate::server::{Server, Transport};
 use crate::stdio::{Launcher, ModernStdio};
 

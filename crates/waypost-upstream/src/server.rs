@@ -120,7 +120,11 @@ impl Server {
             }
             Discovery::Legacy | Discovery::Unrecognised(_) => match refused {
                 Some(fault) => Err(self.fail(fault)),
-                None => self.legacy.discover().await.map_err(|fault| self.fail(fault)),
+                None => self
+                    .legacy
+                    .discover()
+                    .await
+                    .map_err(|fault| self.fail(fault)),
             },
         }
     }
@@ -253,7 +257,9 @@ impl Spoken {
 
     fn get(&self) -> Option<Era> {
         let now = self.0.load(Ordering::Acquire);
-        [Era::Modern, Era::Legacy].into_iter().find(|era| code(Some(*era)) == now)
+        [Era::Modern, Era::Legacy]
+            .into_iter()
+            .find(|era| code(Some(*era)) == now)
     }
 
     /// `true` when that is news.

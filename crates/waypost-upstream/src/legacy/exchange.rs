@@ -21,8 +21,8 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::RESULT_TYPE;
 
-use super::level::Level;
 use super::legs::{Leg, Outlet};
+use super::level::Level;
 use super::question::{Answered, Question};
 use super::url_mode;
 use crate::fault::Fault;
@@ -131,7 +131,10 @@ impl Exchange {
 
     /// Whether somebody waits who wants log messages.
     pub(crate) fn wants_log(&self) -> bool {
-        self.state().leg.as_ref().is_some_and(|leg| leg.level.is_some())
+        self.state()
+            .leg
+            .as_ref()
+            .is_some_and(|leg| leg.level.is_some())
     }
 
     /// Whether it waits for answers that only a caller can give.
@@ -142,7 +145,10 @@ impl Exchange {
     /// Progress of this call, under the token of whoever waits now.
     pub(crate) fn progress(&self, mut notification: Notification) -> bool {
         let state = self.state();
-        let Some((leg, token)) = state.leg.as_ref().and_then(|leg| Some((leg, leg.token.clone()?)))
+        let Some((leg, token)) = state
+            .leg
+            .as_ref()
+            .and_then(|leg| Some((leg, leg.token.clone()?)))
         else {
             return false;
         };
@@ -155,7 +161,10 @@ impl Exchange {
         let level = notification.params.get("level").and_then(Level::read);
         let state = self.state();
         let Some(leg) = &state.leg else { return false };
-        let wanted = leg.level.zip(level).is_some_and(|(least, level)| level >= least);
+        let wanted = leg
+            .level
+            .zip(level)
+            .is_some_and(|(least, level)| level >= least);
         wanted && leg.events.try_send(notification).is_ok()
     }
 
@@ -193,7 +202,9 @@ impl Exchange {
     pub(crate) fn withdraw(&self, id: &Id) -> bool {
         let mut state = self.state();
         let before = state.questions.len();
-        state.questions.retain(|question| question.id.as_ref() != Some(id));
+        state
+            .questions
+            .retain(|question| question.id.as_ref() != Some(id));
         state.questions.len() != before
     }
 
@@ -322,7 +333,10 @@ impl Exchange {
             .partition(|question| question.shown);
         state.questions = shown;
         let unshown: Vec<Question> = unshown;
-        unshown.into_iter().filter_map(|question| question.id).collect()
+        unshown
+            .into_iter()
+            .filter_map(|question| question.id)
+            .collect()
     }
 
     /// All questions that the server still waits for.
@@ -335,19 +349,24 @@ impl Exchange {
     /// What was not answered is asked again.
     pub(crate) fn resume(self: &Arc<Self>, call: &Call) -> (Vec<Answered>, Outlet) {
         let mut state = self.state();
-        let responses = call.params.get("inputResponses").and_then(|raw| raw.as_object().ok());
+        let responses = call
+            .params
+            .get("inputResponses")
+            .and_then(|raw| raw.as_object().ok());
         let responses = responses.unwrap_or_default();
         let mut told = Vec::new();
-        state.questions.retain_mut(|question| match responses.get(&question.key) {
-            Some(answer) if question.shown => {
-                told.push(question.answer(answer.clone()));
-                false
-            }
-            _ => {
-                question.shown = false;
-                true
-            }
-        });
+        state
+            .questions
+            .retain_mut(|question| match responses.get(&question.key) {
+                Some(answer) if question.shown => {
+                    told.push(question.answer(answer.clone()));
+                    false
+                }
+                _ => {
+                    question.shown = false;
+                    true
+                }
+            });
         state.parked = None;
         state.held = told.iter().any(|answered| answered.id.is_none());
         let outlet = self.attach(&mut state, call);
@@ -389,7 +408,10 @@ impl State {
     fn undeclared(&self, visits: &[Object]) -> Option<Value> {
         let leg = self.leg.as_ref()?;
         let request = |params| Raw::from(Question::request(url_mode::METHOD, params));
-        let asked = visits.iter().enumerate().map(|(at, params)| (at.to_string(), request(params)));
+        let asked = visits
+            .iter()
+            .enumerate()
+            .map(|(at, params)| (at.to_string(), request(params)));
         asks::undeclared(&asked.collect(), &leg.declared)
     }
 

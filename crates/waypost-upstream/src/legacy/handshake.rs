@@ -72,7 +72,10 @@ fn facts(result: &Object, spoken: String) -> Result<Facts, Fault> {
         versions: vec![spoken.clone()],
         protocol: spoken,
         capabilities,
-        server_info: result.get("serverInfo").filter(|raw| raw.is_object()).cloned(),
+        server_info: result
+            .get("serverInfo")
+            .filter(|raw| raw.is_object())
+            .cloned(),
         instructions: result.string("instructions"),
     })
 }

@@ -106,5 +106,7 @@ fn carried(declare: &[Declared]) -> Object {
         };
         all.insert(name.to_owned(), json!({}));
     }
-    Raw::from(&Value::Object(all)).as_object().unwrap_or_default()
+    Raw::from(&Value::Object(all))
+        .as_object()
+        .unwrap_or_default()
 }

@@ -26,7 +26,9 @@ pub(crate) async fn open(
     call: &Call,
 ) -> Reply {
     let wanted = call.params.get("notifications");
-    let wanted = wanted.and_then(|raw| raw.as_object().ok()).unwrap_or_default();
+    let wanted = wanted
+        .and_then(|raw| raw.as_object().ok())
+        .unwrap_or_default();
     let wanted = Filter::read(&wanted);
     let mut filter = Filter {
         tools: wanted.tools && session.facts.announces_list("tools"),
@@ -79,7 +81,10 @@ struct Listener {
 
 impl Listener {
     fn signed(&self, mut notification: Notification) -> Notification {
-        let meta = notification.params.get(META).and_then(|raw| raw.as_object().ok());
+        let meta = notification
+            .params
+            .get(META)
+            .and_then(|raw| raw.as_object().ok());
         let mut meta = meta.unwrap_or_default();
         meta.set(SUBSCRIPTION_ID, self.subscription.clone());
         notification.params.set(META, meta.into());

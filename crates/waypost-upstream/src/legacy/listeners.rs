@@ -73,7 +73,10 @@ impl Filter {
                 object.set(name, Raw::bool(true));
             }
         }
-        for (name, list) in [("resourceSubscriptions", &self.uris), ("taskIds", &self.tasks)] {
+        for (name, list) in [
+            ("resourceSubscriptions", &self.uris),
+            ("taskIds", &self.tasks),
+        ] {
             if !list.is_empty() {
                 object.set(name, Raw::from_serialize(list));
             }

@@ -66,17 +66,31 @@ impl Pool {
     /// Why it cannot be opened, [`Fault::Sessions`] when there are too many.
     pub(crate) async fn of(&self, call: &Call) -> Result<Arc<Session>, Fault> {
         let key = Key::of(call, self.settings.isolation);
-        self.get(key, Some(call), &self.dial, Want::Call).await
+        let within = self.settings.startup_timeout;
+        self.get(key, Some(call), &self.dial, (Want::Call, within))
+            .await
     }
 
-    /// The session of Waypost's own calls, opened where there is none, over `dial` if given.
+    /// The session of Waypost's own calls, opened where there is none.
     ///
     /// # Errors
     /// As [`Pool::of`].
-    pub(crate) async fn home(&self, dial: Option<Arc<dyn Dial>>) -> Result<Arc<Session>, Fault> {
+    pub(crate) async fn home(&self) -> Result<Arc<Session>, Fault> {
+        let within = self.settings.startup_timeout;
+        self.home_over(&self.dial, within).await
+    }
+
+    /// The same over another connection, `within` the time that is left.
+    ///
+    /// # Errors
+    /// As [`Pool::of`].
+    pub(crate) async fn home_over(
+        &self,
+        dial: &Arc<dyn Dial>,
+        within: Duration,
+    ) -> Result<Arc<Session>, Fault> {
         let key = Key::home(self.settings.isolation);
-        let dial = dial.unwrap_or_else(|| Arc::clone(&self.dial));
-        self.get(key, None, &dial, Want::Look).await
+        self.get(key, None, dial, (Want::Look, within)).await
     }
 
     /// The session of Waypost's own calls, whether it still serves or not.
@@ -94,7 +108,10 @@ impl Pool {
 
     /// Whether any session serves.
     pub(crate) fn serves(&self) -> bool {
-        self.entries().all.values().any(|entry| entry.current().is_some())
+        self.entries()
+            .all
+            .values()
+            .any(|entry| entry.current().is_some())
     }
 
     /// The server has forgotten `old`: another in its place, for all who notice one.
@@ -111,14 +128,16 @@ impl Pool {
         if let Some(entry) = entry {
             entry.forget(old);
         }
-        self.get(old.key.clone(), call, &self.dial, Want::Look).await
+        let within = self.settings.startup_timeout;
+        self.get(old.key.clone(), call, &self.dial, (Want::Look, within))
+            .await
     }
 
     /// Resolves when the session of Waypost's own calls is lost.
     pub(crate) async fn lost(&self) {
         let lost = self.lost.notified();
         let last = self.last_home();
-        if last.is_some_and(|last| last.table.is_gone() && !last.is_unwanted()) {
+        if last.is_some_and(|last| last.is_lost()) {
             return;
         }
         lost.await;
@@ -127,7 +146,7 @@ impl Pool {
     /// A session is over.
     pub(crate) fn ended(&self, session: &Arc<Session>) {
         if session.key.is_home() {
-            if session.table.is_gone() {
+            if session.is_lost() {
                 self.lost.notify_waiters();
             }
             return;
@@ -162,10 +181,13 @@ impl Pool {
         key: Key,
         call: Option<&Call>,
         dial: &Arc<dyn Dial>,
-        want: Want,
+        (want, within): (Want, Duration),
     ) -> Result<Arc<Session>, Fault> {
         let entry = self.entry(&key)?;
-        let open = || Session::open(self.opening(&key, call, dial));
+        let open = || {
+            let opening = self.opening(&key, call, dial);
+            Session::open(Opening { within, ..opening })
+        };
         let opened = entry.get(&self.tasks, want, open).await;
         if opened.is_err() && !key.is_home() {
             self.clear(&key, &entry);
@@ -193,7 +215,10 @@ impl Pool {
     /// A session that could not be opened takes no place.
     fn clear(&self, key: &Key, entry: &Entry) {
         let mut entries = self.entries();
-        let same = entries.all.get(key).is_some_and(|now| Arc::ptr_eq(now, entry));
+        let same = entries
+            .all
+            .get(key)
+            .is_some_and(|now| Arc::ptr_eq(now, entry));
         if same && !entry.is_opening() && entry.current().is_none() {
             entries.all.remove(key);
         }

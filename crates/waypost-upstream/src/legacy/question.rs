@@ -53,7 +53,9 @@ impl Answered {
     /// The response to the server, where it waits for one.
     pub(crate) fn response(&self) -> Option<Bytes> {
         let result = self.answer.as_object().unwrap_or_default();
-        self.id.as_ref().map(|id| message::encode_result(id, &result))
+        self.id
+            .as_ref()
+            .map(|id| message::encode_result(id, &result))
     }
 
     /// Whether the user agreed.

@@ -51,6 +51,8 @@ pub(crate) struct Session {
     retiring: CancellationToken,
     closing: CancellationToken,
     closed: CancellationToken,
+    /// Its connection ended although nobody wanted that.
+    lost: CancellationToken,
 }
 
 /// What it takes to open a session.
@@ -103,6 +105,7 @@ impl Session {
             retiring: CancellationToken::new(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
+            lost: CancellationToken::new(),
         });
         let attended = Arc::clone(&session);
         let (idle, released, pool) = (opening.idle, opening.released, opening.pool);
@@ -141,9 +144,9 @@ impl Session {
         self.retiring.cancel();
     }
 
-    /// Whether it was let go of on purpose.
-    pub(crate) fn is_unwanted(&self) -> bool {
-        self.retiring.is_cancelled() || self.closing.is_cancelled()
+    /// Whether its connection ended although nobody wanted that.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost.is_cancelled()
     }
 
     /// Ends it now; see [`Session::closed`].
@@ -241,7 +244,7 @@ impl Session {
         };
         tokio::select! {
             never = tell_all(&self.table, &*self.link) => match never {},
-            () = self.table.went() => {}
+            () = self.table.went() => self.lost.cancel(),
             () = self.closing.cancelled() => {}
             () = released.cancelled() => {}
             () = self.unused_for(idle) => {}
@@ -274,7 +277,7 @@ impl Session {
 
 impl Opened for Arc<Session> {
     fn serves(&self) -> bool {
-        !self.is_unwanted() && !self.table.is_gone()
+        !self.retiring.is_cancelled() && !self.closing.is_cancelled() && !self.table.is_gone()
     }
 
     fn discard(&self) {

@@ -258,7 +258,11 @@ impl Table {
         };
         let call = {
             let state = self.state();
-            state.open.values().find(|call| call.has_token(token)).cloned()
+            state
+                .open
+                .values()
+                .find(|call| call.has_token(token))
+                .cloned()
         };
         call.is_some_and(|call| call.progress(notification))
     }

@@ -111,11 +111,17 @@ mod tests {
 
     #[test]
     fn codes_mean_today_what_they_meant() {
-        let read = |code| match end("resources/read", Outcome::Error(ErrorObject::new(code, "m"))) {
+        let read = |code| match end(
+            "resources/read",
+            Outcome::Error(ErrorObject::new(code, "m")),
+        ) {
             Ok(End::Error(error)) => error.code(),
             other => panic!("{other:?}"),
         };
-        assert_eq!([-32002, -32021, -32601, 7].map(read), [-32602, -32603, -32601, 7]);
+        assert_eq!(
+            [-32002, -32021, -32601, 7].map(read),
+            [-32602, -32603, -32601, 7]
+        );
     }
 
     #[test]

@@ -9,11 +9,11 @@ use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::Reply;
 use waypost_hub::upstream::Facts;
+use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::code;
 
 use super::drive::Drive;
 use super::exchange::Exchange;
@@ -60,7 +60,7 @@ impl Legacy {
     /// # Errors
     /// Why no session can be opened; [`Fault::Modern`] for a server that wants none.
     pub(crate) async fn discover(&self) -> Result<Facts, Fault> {
-        let session = self.pool.home(None).await?;
+        let session = self.pool.home().await?;
         let patience = self.startup_timeout / 2;
         match session.ask_within("ping", &Object::new(), patience).await {
             // Any answer is a sign of life.
@@ -82,12 +82,15 @@ impl Legacy {
         }
     }
 
-    /// Opens the first session over a connection that is there already.
+    /// Opens the first session over a connection that is there already, in the half of the time
+    /// that is left.
     ///
     /// # Errors
     /// As [`Legacy::discover`].
     pub(crate) async fn begin(&self, dial: Arc<dyn Dial>) -> Result<Facts, Fault> {
-        Ok(self.pool.home(Some(dial)).await?.facts.clone())
+        let within = self.startup_timeout / 2;
+        let session = self.pool.home_over(&dial, within).await?;
+        Ok(session.facts.clone())
     }
 
     /// Answers `call`.
@@ -98,7 +101,7 @@ impl Legacy {
         let fail = |fault: Fault| fault.into_call(&self.upstream);
         match &*call.method {
             method::DISCOVER => {
-                let session = self.pool.home(None).await.map_err(fail)?;
+                let session = self.pool.home().await.map_err(fail)?;
                 return Ok(described(&session));
             }
             method::LISTEN => {
@@ -149,7 +152,10 @@ impl Legacy {
         if let Some(visits) = Visits::of(&told) {
             visits.pay(&waiting).await;
         }
-        outlet.reply().await.map_err(|fault| fault.into_call(&self.upstream))
+        outlet
+            .reply()
+            .await
+            .map_err(|fault| fault.into_call(&self.upstream))
     }
 
     /// The tag of what answers calls of this caller now.

@@ -121,9 +121,7 @@ impl Server {
 async fn modern(discover: impl Future<Output = Result<Discovery, CallError>>) -> Facts {
     match discover.await {
         Ok(Discovery::Modern(facts)) => facts,
-        Ok(Discovery::Legacy | Discovery::Unrecognised(_)) | Err(_) => {
-            std::future::pending().await
-        }
+        Ok(Discovery::Legacy | Discovery::Unrecognised(_)) | Err(_) => std::future::pending().await,
     }
 }
 

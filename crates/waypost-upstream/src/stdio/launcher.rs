@@ -73,11 +73,7 @@ impl Launcher {
 }
 
 impl Shared {
-    fn start(
-        &self,
-        ear: SharedEar,
-        cancels: Arc<Cancels>,
-    ) -> Result<(Arc<Child>, Running), Fault> {
+    fn start(&self, ear: SharedEar, cancels: Arc<Cancels>) -> Result<(Arc<Child>, Running), Fault> {
         let env = self.program.environment(&self.env);
         let redactor = self.program.redactor(&env);
         let command = self.program.command(&env);

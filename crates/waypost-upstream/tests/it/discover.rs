@@ -9,10 +9,20 @@ use waypost_wire::raw::Raw;
 use crate::fake::{Fake, Step, error, http, result};
 use crate::kit::{in_time, object, upstream};
 
-/// What asking a server with this answer yields: `modern`, `legacy`, `…`, or the
-/// text of the failure.
+/// What asking a server that answers everything so yields: `modern`, `legacy` for one that is
+/// asked for a session, or the text of the failure.
 #[track_caller]
 fn check(answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static, expected: &str) {
+    check_known(None, answer, expected);
+}
+
+/// The same for a server that spoke this version when it was last understood.
+#[track_caller]
+fn check_known(
+    known: Option<&str>,
+    answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static,
+    expected: &str,
+) {
     let at = std::panic::Location::caller();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -21,12 +31,14 @@ fn check(answer: impl Fn(&crate::fake::Seen) -> String + Send + Sync + 'static, 
     runtime.block_on(async {
         let fake = Fake::always(answer).await;
         let upstream = upstream(&format!("url: '{}'", fake.url()));
-        let got = match in_time(upstream.discover(None)).await {
+        let got = in_time(upstream.discover(known)).await;
+        let asked = fake.requests();
+        let got = match got {
             Ok(_) => "modern".to_owned(),
-            Err(error) => match error.detail.unwrap().into_owned() {
-                old if old.starts_with("speaks only") => "legacy".to_owned(),
-                other => other,
-            },
+            Err(_) if asked.iter().any(|seen| seen.body["method"] == "initialize") => {
+                "legacy".to_owned()
+            }
+            Err(error) => error.detail.unwrap().into_owned(),
         };
         assert_eq!(got, expected, "{at}");
     });
@@ -93,28 +105,51 @@ fn servers_of_the_session_era_are_known_by_how_they_refuse() {
     }
 }
 
+type Answer = dyn Fn(&crate::fake::Seen) -> String + Send + Sync;
+
 #[test]
-fn r73_what_a_proxy_without_a_route_says_too_is_not_certain() {
+fn a_server_of_which_nothing_is_known_is_asked_for_a_session() {
+    // TypeScript v1, Python v1 with an id of its own making, and what is no server at all.
+    let typescript = r#"{"code":-32000,"message":"Bad Request: Server not initialized"}"#;
+    check(|_| error("400 Bad Request", "null", typescript), "legacy");
+    let python = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
+    check(
+        |_| error("400 Bad Request", "\"server-error\"", python),
+        "legacy",
+    );
+    for status in ["400", "404", "405", "406", "415", "422"] {
+        check(
+            move |_| http(&format!("{status} A"), "text/plain", "no"),
+            "legacy",
+        );
+    }
+}
+
+#[test]
+fn r73_what_a_proxy_without_a_route_says_too_is_no_change_of_a_modern_server() {
+    let check = |answer: Box<Answer>, expected: &str| {
+        check_known(Some("2026-07-28"), move |seen| answer(seen), expected);
+    };
     // TypeScript v1.
     let typescript = r#"{"code":-32000,"message":"Bad Request: Server not initialized"}"#;
     check(
-        |_| error("400 Bad Request", "null", typescript),
+        Box::new(|_| error("400 Bad Request", "null", typescript)),
         "refused `server/discover` with error -32000",
     );
     // Python v1, with an id of its own making.
     let python = r#"{"code":-32600,"message":"Bad Request: Missing session ID"}"#;
     check(
-        |_| error("400 Bad Request", "\"server-error\"", python),
+        Box::new(|_| error("400 Bad Request", "\"server-error\"", python)),
         "refused `server/discover` with error -32600",
     );
     for status in ["400", "405", "406", "415", "422"] {
         check(
-            move |_| http(&format!("{status} A"), "text/plain", "no"),
+            Box::new(move |_| http(&format!("{status} A"), "text/plain", "no")),
             &format!("answered HTTP {status}"),
         );
     }
     check(
-        |_| http("404 Not Found", "text/plain", "no"),
+        Box::new(|_| http("404 Not Found", "text/plain", "no")),
         "answered HTTP 404 (no MCP endpoint at this address)",
     );
 }

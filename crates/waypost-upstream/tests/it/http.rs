@@ -16,7 +16,7 @@ use crate::kit::{
 async fn a_call_carries_exactly_the_headers_of_the_protocol() {
     let fake = Fake::always(|seen| result(seen, r#"{"resultType":"complete","n":1.0}"#)).await;
     let settings = format!(
-        "url: '{}?key=canary', headers: {{ X-Team: blue }}",
+        "era: modern, url: '{}?key=canary', headers: {{ X-Team: blue }}",
         fake.url()
     );
     let upstream = upstream(&settings);
@@ -85,7 +85,7 @@ async fn a_call_carries_exactly_the_headers_of_the_protocol() {
 async fn configured_headers_win() {
     let fake = Fake::always(|seen| result(seen, "{}")).await;
     let upstream = upstream(&format!(
-        "url: '{}', headers: {{ User-Agent: me }}",
+        "era: modern, url: '{}', headers: {{ User-Agent: me }}",
         fake.url()
     ));
     complete(&*upstream, tool("t")).await;
@@ -95,7 +95,7 @@ async fn configured_headers_win() {
 #[tokio::test]
 async fn calls_share_a_connection_and_no_id() {
     let fake = Fake::always(|seen| result(seen, "{}")).await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     for _ in 0..5 {
         complete(&*upstream, tool("t")).await;
     }
@@ -113,7 +113,7 @@ async fn the_result_type_alone_makes_the_end() {
         result(seen, &format!(r#"{{"resultType":"{kind}","content":[]}}"#))
     })
     .await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     let ends = ["complete", "input_required", "task"];
     for (name, index) in ends.into_iter().zip(0..) {
         let end = end_of(&*upstream, tool(name)).await.unwrap();
@@ -148,7 +148,7 @@ async fn errors_of_the_server_are_answers_at_any_status() {
             error(status, id.unwrap_or(&own), body)
         })
         .await;
-        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
         match end_of(&*upstream, tool("t")).await {
             Ok(End::Error(error)) => {
                 assert_eq!(
@@ -180,7 +180,7 @@ fn check(answer: &str, kind: Kind, retryable: bool, detail: &str) {
         })
         .await;
         let settings = format!(
-            "url: '{}?api_key=canary', headers: {{ Authorization: Bearer canary }}",
+            "era: modern, url: '{}?api_key=canary', headers: {{ Authorization: Bearer canary }}",
             fake.url()
         );
         let mut parts = parts();
@@ -314,7 +314,7 @@ async fn a_refused_connection_is_retryable_and_says_so() {
     let port = unused.local_addr().unwrap().port();
     drop(unused);
     let upstream = upstream(&format!(
-        "url: 'http://127.0.0.1:{port}/mcp?api_key=canary'"
+        "era: modern, url: 'http://127.0.0.1:{port}/mcp?api_key=canary'"
     ));
     let error = failure(&*upstream).await;
     assert_eq!(error.to_string(), "upstream `u`: connection refused");
@@ -323,7 +323,7 @@ async fn a_refused_connection_is_retryable_and_says_so() {
 
 #[tokio::test]
 async fn a_host_that_does_not_exist_is_called_so() {
-    let upstream = upstream("url: 'http://no-such-host.invalid/mcp'");
+    let upstream = upstream("era: modern, url: 'http://no-such-host.invalid/mcp'");
     let error = failure(&*upstream).await;
     assert_eq!(error.to_string(), "upstream `u`: host not found");
     assert!(error.retryable);
@@ -333,7 +333,7 @@ async fn a_host_that_does_not_exist_is_called_so() {
 async fn a_closed_idle_connection_is_replaced() {
     let fake =
         Fake::start(|_, seen| vec![Step::Send(result(seen, "{}").into_bytes()), Step::Close]).await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     for expected in 1..=3 {
         complete(&*upstream, tool("t")).await;
         assert_eq!(fake.requests().len(), expected);
@@ -374,7 +374,7 @@ async fn notifications_come_before_the_end_however_the_bytes_are_cut() {
             vec![Step::Pieces(answer, size)]
         })
         .await;
-        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
         let reply = in_time(upstream.call(tool("t"))).await.unwrap();
         let mut events = reply.into_stream();
         let mut got = Vec::new();
@@ -399,7 +399,7 @@ async fn a_connection_survives_a_finished_stream() {
         vec![Step::Send(answer.into_bytes())]
     })
     .await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     // The last bytes are read behind the caller's back, so not every call finds it free.
     let reused = async {
         loop {
@@ -416,7 +416,7 @@ async fn a_connection_survives_a_finished_stream() {
 #[tokio::test]
 async fn dropping_a_call_closes_its_connection() {
     let fake = Fake::start(|_, _| vec![Step::Hang]).await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     let mut gone = fake.gone.clone();
     tokio::select! {
         reply = upstream.call(tool("t")) => panic!("{reply:?}"),
@@ -434,7 +434,7 @@ async fn dropping_a_stream_closes_its_connection() {
         ]
     })
     .await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     let mut gone = fake.gone.clone();
     let reply = in_time(upstream.call(tool("t"))).await.unwrap();
     let mut events = stream(reply);
@@ -461,7 +461,7 @@ async fn r37_a_slow_call_holds_nobody_up() {
         _ => vec![Step::Send(result(seen, r#"{"quick":true}"#).into_bytes())],
     })
     .await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     let slow = upstream.call(tool("slow"));
     tokio::pin!(slow);
     let quick = async {
@@ -485,7 +485,7 @@ async fn r55_big_answers_arrive_whole_in_small_pieces() {
             vec![Step::Pieces(answer, 8191)]
         })
         .await;
-        let upstream = upstream(&format!("url: '{}'", fake.url()));
+        let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
         let got = complete(&*upstream, tool("t")).await;
         assert_eq!(got.get("text").unwrap().as_bytes().len(), size + 2);
     }
@@ -494,7 +494,7 @@ async fn r55_big_answers_arrive_whole_in_small_pieces() {
 #[tokio::test]
 async fn other_methods_carry_their_own_names() {
     let fake = Fake::always(|seen| result(seen, "{}")).await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     for (method, params, name) in [
         (
             "resources/read",
@@ -523,7 +523,7 @@ async fn an_answer_in_the_first_chunk_needs_no_stream() {
         vec![Step::Send(answer.into_bytes())]
     })
     .await;
-    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
     let reply = in_time(upstream.call(tool("t"))).await.unwrap();
     assert!(matches!(reply, Reply::End(End::Complete(_))), "{reply:?}");
 }
@@ -547,7 +547,7 @@ async fn each_core_has_connections_of_its_own() {
     let fake = Fake::always(|seen| result(seen, "{}")).await;
     let mut parts = parts();
     parts.cores = 2;
-    let upstream = upstream_with(&format!("url: '{}'", fake.url()), &parts);
+    let upstream = upstream_with(&format!("era: modern, url: '{}'", fake.url()), &parts);
     // A runtime that is gone takes its own connections with it and nobody else's.
     for core in [1, 2, 0] {
         call_on_core(core, &*upstream);

@@ -54,7 +54,10 @@ fn value(object: &Object) -> Value {
 
 /// What the tool says in its text.
 fn said(result: &Object) -> Value {
-    let text = value(result)["content"][0]["text"].as_str().unwrap().to_owned();
+    let text = value(result)["content"][0]["text"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     serde_json::from_str(&text).unwrap()
 }
 
@@ -64,14 +67,20 @@ fn questions(end: End) -> (Value, String) {
     };
     let state = result.string("requestState").unwrap();
     assert!(state.starts_with("wp1."), "{state}");
-    assert_eq!(result.string("resultType").as_deref(), Some("input_required"));
+    assert_eq!(
+        result.string("resultType").as_deref(),
+        Some("input_required")
+    );
     (value(&result)["inputRequests"].clone(), state)
 }
 
 /// The same call again, with `answer` to every question.
 fn retry(mut call: Call, asked: &Value, state: &str, answer: &Value) -> Call {
     let keys = asked.as_object().unwrap().keys();
-    let answers: Value = keys.map(|key| (key.clone(), answer.clone())).collect::<serde_json::Map<_, _>>().into();
+    let answers: Value = keys
+        .map(|key| (key.clone(), answer.clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
     call.params.set("inputResponses", Raw::from(&answers));
     call.params.set("requestState", Raw::string(state));
     call
@@ -121,8 +130,16 @@ async fn a_call_can_ask_at_every_answer() {
     let (one, state) = ask(&*upstream, asked("elicit-twice")).await;
     let again = retry(asked("elicit-twice"), &one, &state, &accept("a"));
     let (two, state) = ask(&*upstream, again).await;
-    assert_eq!(two.as_object().unwrap().values().next().unwrap()["params"]["message"], "second");
-    let again = retry(asked("elicit-twice"), &two, &state, &json!({ "action": "decline" }));
+    assert_eq!(
+        two.as_object().unwrap().values().next().unwrap()["params"]["message"],
+        "second"
+    );
+    let again = retry(
+        asked("elicit-twice"),
+        &two,
+        &state,
+        &json!({ "action": "decline" }),
+    );
     let got = said(&complete(&*upstream, again).await);
     assert_eq!(got[0]["result"], accept("a"));
     assert_eq!(got[1]["result"]["action"], "decline");
@@ -138,18 +155,32 @@ async fn questions_that_come_together_are_shown_together_and_missing_answers_ask
     one.as_object_mut().unwrap().remove(&second);
     let again = retry(asked("elicit-both"), &one, &state, &accept("a"));
     let (rest, state) = ask(&*upstream, again).await;
-    assert_eq!(rest.as_object().unwrap().keys().collect::<Vec<_>>(), [&second]);
+    assert_eq!(
+        rest.as_object().unwrap().keys().collect::<Vec<_>>(),
+        [&second]
+    );
     let again = retry(asked("elicit-both"), &rest, &state, &accept("b"));
     let got = said(&complete(&*upstream, again).await);
-    assert_eq!((&got[0]["result"], &got[1]["result"]), (&accept("a"), &accept("b")));
+    assert_eq!(
+        (&got[0]["result"], &got[1]["result"]),
+        (&accept("a"), &accept("b"))
+    );
 }
 
 #[tokio::test]
 async fn every_kind_of_question_is_carried() {
     let upstream = server().await;
     for (name, method, answer) in [
-        ("sample", "sampling/createMessage", json!({ "role": "assistant", "content": [] })),
-        ("roots", "roots/list", json!({ "roots": [{ "uri": "file:///x" }] })),
+        (
+            "sample",
+            "sampling/createMessage",
+            json!({ "role": "assistant", "content": [] }),
+        ),
+        (
+            "roots",
+            "roots/list",
+            json!({ "roots": [{ "uri": "file:///x" }] }),
+        ),
     ] {
         let (asked_for, state) = ask(&*upstream, asked(name)).await;
         assert_eq!(asked_for["q1"]["method"], method);
@@ -163,9 +194,16 @@ async fn every_kind_of_question_is_carried() {
 async fn r10_a_server_is_refused_at_once_what_the_caller_did_not_declare() {
     let upstream = server().await;
     let end = end_of(&*upstream, mute("strict-elicit")).await.unwrap();
-    let End::Error(error) = end else { panic!("{end:?}") };
+    let End::Error(error) = end else {
+        panic!("{end:?}")
+    };
     assert_eq!(error.code(), -32021);
-    assert!(error.required_capabilities().unwrap().contains("elicitation"));
+    assert!(
+        error
+            .required_capabilities()
+            .unwrap()
+            .contains("elicitation")
+    );
     // A tool that copes with it has an answer.
     let got = complete(&*upstream, mute("elicit")).await;
     assert_eq!(said(&got)["error"]["code"], -32601);
@@ -189,14 +227,28 @@ async fn progress_goes_to_whoever_waits_now_under_its_own_token() {
         call.meta.progress_token = Some(Raw::from_serialize(&token));
         call
     };
-    let mut events = stream(in_time(upstream.call(with(asked("progress-elicit"), 7))).await.unwrap());
+    let mut events = stream(
+        in_time(upstream.call(with(asked("progress-elicit"), 7)))
+            .await
+            .unwrap(),
+    );
     assert_eq!(progress(&mut events).await, (json!(7), json!(1)));
-    let Some(Ok(Event::End(end))) = in_time(events.next()).await else { panic!() };
+    let Some(Ok(Event::End(end))) = in_time(events.next()).await else {
+        panic!()
+    };
     let (asked_for, state) = questions(end);
-    let again = retry(with(asked("progress-elicit"), 8), &asked_for, &state, &accept("a"));
+    let again = retry(
+        with(asked("progress-elicit"), 8),
+        &asked_for,
+        &state,
+        &accept("a"),
+    );
     let mut events = stream(in_time(upstream.call(again)).await.unwrap());
     assert_eq!(progress(&mut events).await, (json!(8), json!(2)));
-    assert!(matches!(in_time(events.next()).await, Some(Ok(Event::End(End::Complete(_))))));
+    assert!(matches!(
+        in_time(events.next()).await,
+        Some(Ok(Event::End(End::Complete(_))))
+    ));
 }
 
 async fn progress(events: &mut EventStream) -> (Value, Value) {
@@ -232,8 +284,7 @@ async fn log_messages_come_from_the_level_that_the_call_set() {
 #[tokio::test]
 async fn r25_a_call_given_up_is_cancelled_at_the_server() {
     let upstream = server().await;
-    let held = upstream.call(asked("hold"));
-    tokio::pin!(held);
+    let mut held = upstream.call(asked("hold"));
     let seen = in_time(async {
         tokio::select! {
             reply = &mut held => panic!("{reply:?}"),
@@ -242,10 +293,7 @@ async fn r25_a_call_given_up_is_cancelled_at_the_server() {
     })
     .await;
     let id = seen["held"][0].clone();
-    {
-        let _gone = held;
-    }
-    // Dropping a pinned future in place needs its own scope; the next call shows what was told.
+    drop(held);
     let seen = in_time(until(&*upstream, |seen| seen["cancelled"] == json!([id]))).await;
     assert_eq!(seen["cancelled"], json!([id]));
 }
@@ -266,16 +314,28 @@ async fn a_visit_that_a_call_needs_first_is_a_question() {
     let upstream = server().await;
     let (asked_for, state) = ask(&*upstream, asked("visit")).await;
     assert_eq!(asked_for["q1"]["params"]["url"], "https://a.example");
-    let again = retry(asked("visit"), &asked_for, &state, &json!({ "action": "accept" }));
+    let again = retry(
+        asked("visit"),
+        &asked_for,
+        &state,
+        &json!({ "action": "accept" }),
+    );
     assert_eq!(said(&complete(&*upstream, again).await), "visited");
 
     let other = server().await;
     let end = end_of(&*other, mute("visit")).await.unwrap();
-    let End::Error(error) = end else { panic!("{end:?}") };
+    let End::Error(error) = end else {
+        panic!("{end:?}")
+    };
     assert_eq!(error.code(), -32021);
     let other = server().await;
     let (asked_for, state) = ask(&*other, asked("visit")).await;
-    let again = retry(asked("visit"), &asked_for, &state, &json!({ "action": "decline" }));
+    let again = retry(
+        asked("visit"),
+        &asked_for,
+        &state,
+        &json!({ "action": "decline" }),
+    );
     let end = end_of(&*other, again).await.unwrap();
     assert!(matches!(end, End::Error(error) if error.code() == -32603));
 }
@@ -284,7 +344,10 @@ async fn a_visit_that_a_call_needs_first_is_a_question() {
 async fn lists_and_reads_have_what_today_s_schema_wants() {
     let upstream = server().await;
     let got = value(&complete(&*upstream, Call::own("tools/list", Object::new())).await);
-    assert_eq!((&got["resultType"], &got["cacheScope"]), (&json!("complete"), &json!("private")));
+    assert_eq!(
+        (&got["resultType"], &got["cacheScope"]),
+        (&json!("complete"), &json!("private"))
+    );
     assert!(got["ttlMs"].is_u64());
     let read = Call::own("resources/read", object(r#"{"uri":"r:9"}"#));
     let end = end_of(&*upstream, read).await.unwrap();
@@ -326,7 +389,9 @@ fn in_session(mut call: Call, id: &str, released: &CancellationToken) -> Call {
 }
 
 async fn pid(upstream: &dyn Upstream, call: Call) -> i64 {
-    said(&complete(upstream, call).await)["pid"].as_i64().unwrap()
+    said(&complete(upstream, call).await)["pid"]
+        .as_i64()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -340,7 +405,11 @@ async fn r22_each_client_session_has_one_session_and_its_state() {
         }
     }
     let got = complete(&*upstream, asked("count")).await;
-    assert_eq!(said(&got)["count"], 1, "a caller without session has its own");
+    assert_eq!(
+        said(&got)["count"],
+        1,
+        "a caller without session has its own"
+    );
 }
 
 #[tokio::test]
@@ -398,7 +467,9 @@ async fn too_many_sessions_are_refused_with_a_reason() {
     let upstream = server_with("max_sessions: 1").await;
     let token = CancellationToken::new();
     complete(&*upstream, in_session(asked("count"), "a", &token)).await;
-    let error = end_of(&*upstream, in_session(asked("count"), "b", &token)).await.unwrap_err();
+    let error = end_of(&*upstream, in_session(asked("count"), "b", &token))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind, Kind::Throttled);
     assert!(error.to_string().contains("max_sessions"), "{error}");
     token.cancel();
@@ -454,9 +525,26 @@ async fn a_call_does_not_wait_to_be_discovered() {
 }
 
 #[tokio::test]
+async fn servers_of_the_session_era_are_known_by_how_they_refuse() {
+    // TypeScript v1, Python v1, and codes of somebody's own.
+    for code in [-32601, -32602, -32000, -32600] {
+        let upstream = upstream(&settings(&format!("refuse, '{code}'"), "isolation: shared"));
+        let facts = in_time(upstream.discover(None)).await.unwrap();
+        assert_eq!(facts.protocol, "2025-06-18");
+        let got = said(&complete(&*upstream, asked("who")).await);
+        assert_eq!(got["discovered"], 1, "the same process goes on");
+    }
+    let failing = upstream(&settings("refuse, '-32603'", ""));
+    let error = in_time(failing.discover(None)).await.unwrap_err();
+    assert_eq!(error.kind, Kind::BadUpstream);
+}
+
+#[tokio::test]
 async fn a_server_known_to_want_sessions_is_not_asked_otherwise_first() {
     let upstream = upstream(&settings("silent", ""));
-    let facts = in_time(upstream.discover(Some("2025-06-18"))).await.unwrap();
+    let facts = in_time(upstream.discover(Some("2025-06-18")))
+        .await
+        .unwrap();
     assert_eq!(facts.protocol, "2025-06-18");
 }
 

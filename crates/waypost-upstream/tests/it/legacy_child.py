@@ -1,7 +1,7 @@
 """A server of the session era over standard streams that does what each tool's name says.
 
-Arguments: how it treats what comes before `initialize`: `refuse` (default), `silent`, or `modern`
-(says that it wants no session); `late` answers `server/discover` only when `initialize` comes.
+Arguments: how it treats what comes before `initialize`: `refuse` (default; then the code),
+`silent`, or `late`, which answers `server/discover` only when `initialize` comes.
 """
 
 import json
@@ -12,7 +12,8 @@ import threading
 OUT = sys.stdout.buffer
 LOCK = threading.Lock()
 MODE = sys.argv[1] if len(sys.argv) > 1 else "refuse"
-state = {"asked": 0, "count": 0, "level": None, "client": None, "ready": False, "early": 0}
+CODE = int(sys.argv[2]) if len(sys.argv) > 2 else -32601
+state = {"discovered": 0, "asked": 0, "count": 0, "level": None, "client": None, "ready": False, "early": 0}
 waiting = {}
 cancelled = []
 held = {}
@@ -145,14 +146,15 @@ def call(id, params):
 
 def request(id, method, params):
     if method == "server/discover":
+        state["discovered"] += 1
         if MODE == "late":
             discover.append(id)
         elif MODE == "refuse":
-            send({"id": id, "error": {"code": -32601, "message": "Method not found"}})
+            send({"id": id, "error": {"code": CODE, "message": "Method not found"}})
     elif method == "initialize":
         if discover:
             result(discover[0], {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
-        if MODE in ("late", "modern"):
+        if MODE == "late":
             data = {"supported": ["2026-07-28"], "requested": params["protocolVersion"]}
             return send({"id": id, "error": {"code": -32022, "message": "modern", "data": data}})
         state["client"] = params

@@ -73,7 +73,10 @@ fn trusting(pem: Option<&[u8]>) -> Tls {
 async fn refused(host: &str, port: u16, trusted: Option<&[u8]>) -> String {
     let mut parts = parts();
     parts.tls = trusting(trusted);
-    let upstream = upstream_with(&format!("url: 'https://{host}:{port}/mcp'"), &parts);
+    let upstream = upstream_with(
+        &format!("era: modern, url: 'https://{host}:{port}/mcp'"),
+        &parts,
+    );
     let error = failure(&*upstream).await;
     assert_eq!((error.kind, error.retryable), (Kind::Unavailable, true));
     error.detail.unwrap().into_owned()
@@ -84,7 +87,10 @@ async fn a_trusted_certificate_is_trusted() {
     let mut parts = parts();
     parts.tls = trusting(Some(LOCALHOST));
     let port = serve(LOCALHOST);
-    let upstream = upstream_with(&format!("url: 'https://localhost:{port}/mcp'"), &parts);
+    let upstream = upstream_with(
+        &format!("era: modern, url: 'https://localhost:{port}/mcp'"),
+        &parts,
+    );
     assert!(complete(&*upstream, tool("t")).await.contains("tls"));
 }
 
