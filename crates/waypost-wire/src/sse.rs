@@ -15,6 +15,34 @@ pub struct Event {
     pub data: Bytes,
 }
 
+/// What a decoder that skips gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// An event.
+    Event(Event),
+    /// One larger than the limit.
+    Oversized {
+        /// The event without its data.
+        event: Event,
+        /// How the data began.
+        head: Bytes,
+        /// How it ended.
+        tail: Bytes,
+    },
+}
+
+/// How much is kept of each end of the data of an event that is skipped.
+const ENDS: usize = 1024;
+
+/// The ends of an event that is already known to be too large.
+#[derive(Debug)]
+struct Skipping {
+    head: Bytes,
+    tail: Vec<u8>,
+    /// Part of the line that comes next is gone already.
+    in_line: bool,
+}
+
 /// An event larger than the decoder's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an event is larger than {limit} bytes")]
@@ -34,6 +62,7 @@ pub struct Decoder {
     data: BytesMut,
     has_data: bool,
     limit: usize,
+    skipping: Option<Skipping>,
     /// The last byte was CR: an LF right after it belongs to it.
     after_cr: bool,
     started: bool,
@@ -49,6 +78,7 @@ impl Decoder {
             data: BytesMut::new(),
             has_data: false,
             limit,
+            skipping: None,
             after_cr: false,
             started: false,
         }
@@ -90,6 +120,74 @@ impl Decoder {
             return Err(TooLarge { limit: self.limit });
         }
         Ok(None)
+    }
+
+    /// The next event that is complete, or the ends of one that is too large: the stream goes on
+    /// behind it. Not to be mixed with [`Self::next_event`], after whose error nothing follows.
+    pub fn next_item(&mut self) -> Option<Item> {
+        loop {
+            if self.skipping.is_some() {
+                return self.skip();
+            }
+            match self.next_event() {
+                Ok(event) => return event.map(Item::Event),
+                Err(TooLarge { .. }) => self.begin_skipping(),
+            }
+        }
+    }
+
+    fn begin_skipping(&mut self) {
+        // Without a line end in the buffer, a line was being read.
+        let in_line = !self.buffer.is_empty() && self.scanned == self.buffer.len();
+        let mut held = std::mem::take(&mut self.data);
+        if in_line {
+            let part = std::mem::take(&mut self.buffer);
+            self.scanned = 0;
+            held.extend_from_slice(data_of(&part).unwrap_or_default());
+        }
+        self.has_data = false;
+        let mut skipping = Skipping {
+            head: Bytes::copy_from_slice(held.get(..ENDS).unwrap_or(&held)),
+            tail: Vec::new(),
+            in_line,
+        };
+        skipping.note(&held);
+        self.skipping = Some(skipping);
+    }
+
+    /// Reads on to the end of an event that is too large.
+    fn skip(&mut self) -> Option<Item> {
+        while let Some(line) = self.line() {
+            let skipping = self.skipping.as_mut()?;
+            if std::mem::take(&mut skipping.in_line) {
+                skipping.note(&line);
+            } else if line.is_empty() {
+                let skipped = self.skipping.take()?;
+                return Some(Item::Oversized {
+                    event: std::mem::take(&mut self.event),
+                    head: skipped.head,
+                    tail: skipped.tail.into(),
+                });
+            } else if let Some(data) = data_of(&line) {
+                skipping.note(data);
+            } else {
+                self.field(&line);
+            }
+        }
+        let skipping = self.skipping.as_mut()?;
+        // A short line may still be another field.
+        if skipping.in_line || self.buffer.len() > ENDS {
+            let part = std::mem::take(&mut self.buffer);
+            self.scanned = 0;
+            let data = if skipping.in_line {
+                Some(&*part)
+            } else {
+                data_of(&part)
+            };
+            skipping.note(data.unwrap_or_default());
+            skipping.in_line |= !part.is_empty();
+        }
+        None
     }
 
     fn line(&mut self) -> Option<BytesMut> {
@@ -150,6 +248,22 @@ impl Decoder {
         let something = !event.data.is_empty() || event.id.is_some() || event.retry.is_some();
         something.then_some(event)
     }
+}
+
+impl Skipping {
+    fn note(&mut self, data: &[u8]) {
+        let from = data.len().saturating_sub(ENDS);
+        self.tail
+            .extend_from_slice(data.get(from..).unwrap_or_default());
+        let surplus = self.tail.len().saturating_sub(ENDS);
+        drop(self.tail.drain(..surplus));
+    }
+}
+
+/// The data in a line, or in the beginning of one.
+fn data_of(line: &[u8]) -> Option<&[u8]> {
+    let value = line.strip_prefix(b"data:")?;
+    Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
 /// A comment line: keeps proxies from cutting an idle stream.
@@ -237,6 +351,42 @@ mod tests {
         }
         assert!(refused);
         assert!(decoder.buffer.len() < 300);
+    }
+
+    #[test]
+    fn r55_an_event_over_the_limit_leaves_its_ends_and_the_stream_goes_on() {
+        for ends in ["\n", "\r\n", "\r"] {
+            for size in [1, 2, 7, 100_000] {
+                let long = "x".repeat(30_000);
+                let text = format!(
+                    "data: 1\n\nid: 4\ndata: {{\"id\":7,{long}\ndata: {long}}}\nretry: 5\n\ndata: 2\n\nid: 9\n\n"
+                );
+                let text = text.replace('\n', ends);
+                let mut decoder = Decoder::new(10_000);
+                let (mut got, mut most) = (Vec::new(), 0);
+                for piece in text.as_bytes().chunks(size) {
+                    decoder.push(piece).unwrap();
+                    while let Some(item) = decoder.next_item() {
+                        got.push(item);
+                    }
+                    most = most.max(decoder.buffer.len() + decoder.data.len());
+                }
+                let plain = |item: &Item| match item {
+                    Item::Event(event) => String::from_utf8(event.data.to_vec()).unwrap(),
+                    Item::Oversized { .. } => panic!("{item:?}"),
+                };
+                assert_eq!((plain(&got[0]), plain(&got[2])), ("1".into(), "2".into()));
+                assert_eq!(got.len(), 4, "{ends:?} {size}");
+                let Item::Oversized { event, head, tail } = &got[1] else {
+                    panic!("{ends:?} {size}: {:?}", got[1]);
+                };
+                assert_eq!(event.id.as_deref(), Some("4"));
+                assert_eq!(event.retry, Some(5));
+                assert!(head.starts_with(b"{\"id\":7,xx"), "{size}: {head:?}");
+                assert!(tail.ends_with(b"xx}"), "{size}: {tail:?}");
+                assert!(most <= 10_000 + size.max(100), "{size}: {most}");
+            }
+        }
     }
 
     #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use waypost_hub::lifecycle::Tasks;
-use waypost_wire::sse::{Decoder, Event, TooLarge};
+use waypost_wire::sse::{Decoder, Event, Item, TooLarge};
 
+use super::pool::Lent;
 use crate::fault::Fault;
 
 /// How long a stream may stay open behind its answer before its connection is given up.
@@ -18,13 +18,13 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Reads a response's body as events. Dropped, it takes the connection with it.
 #[derive(Debug)]
 pub(crate) struct Frames {
-    body: Incoming,
+    body: Lent,
     decoder: Decoder,
 }
 
 impl Frames {
     /// Events of at most `limit` bytes each.
-    pub(crate) fn new(body: Incoming, limit: usize) -> Self {
+    pub(crate) fn new(body: Lent, limit: usize) -> Self {
         Self {
             body,
             decoder: Decoder::new(limit),
@@ -37,6 +37,29 @@ impl Frames {
     /// [`Fault::Closed`] when it broke, [`Fault::TooLarge`] for an event over the limit.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>, Fault> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The next event, or the ends of one over the limit, behind which the stream goes on; `None`
+    /// when it has ended properly. Not to be mixed with [`Self::next`].
+    ///
+    /// # Errors
+    /// [`Fault::Closed`] when it broke.
+    pub(crate) async fn next_item(&mut self) -> Result<Option<Item>, Fault> {
+        loop {
+            if let Some(item) = self.decoder.next_item() {
+                return Ok(Some(item));
+            }
+            match self.body.frame().await {
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        // Too much is no error here but an item.
+                        self.decoder.push(&data).unwrap_or_default();
+                    }
+                }
+                Some(Err(_)) => return Err(Fault::Closed),
+                None => return Ok(None),
+            }
+        }
     }
 
     /// As [`Self::next`].
@@ -68,7 +91,7 @@ impl Frames {
 }
 
 /// Reads the rest of a body of no interest, so that the connection can be used again.
-pub(crate) fn drain(mut body: Incoming, tasks: &Tasks) {
+pub(crate) fn drain(mut body: Lent, tasks: &Tasks) {
     if body.is_end_stream() {
         return;
     }

@@ -4,11 +4,14 @@ use bytes::Bytes;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Outcome};
 use waypost_wire::raw::Raw;
-use waypost_wire::sse::Event;
+use waypost_wire::sse::{Event, Item};
 
+use super::place::Place;
+use super::wire::Wire;
 use crate::ear::{Ear, Heard};
 use crate::event::Ignored;
 use crate::fault::Fault;
+use crate::http::frames::Frames;
 use crate::stdio::sniff;
 
 /// The messages in `bytes`: one, or those of a batch, which 2025-03-26 has (transports, sending
@@ -31,14 +34,41 @@ pub(super) fn carried(event: &Event) -> Vec<Bytes> {
     messages(&event.data)
 }
 
-/// Gives `ear` what came on a stream that belongs to no request.
-pub(super) fn aloud(ear: &dyn Ear, upstream: &str, event: &Event) {
+/// Gives `ear` what comes on a stream that belongs to no request, until it ends; why it did.
+pub(super) async fn hear_out(
+    ear: &dyn Ear,
+    wire: &Wire,
+    frames: &mut Frames,
+    place: &mut Place,
+) -> Fault {
+    loop {
+        match frames.next_item().await {
+            Ok(Some(Item::Event(event))) => {
+                place.note(&event);
+                aloud(ear, &wire.name, &event);
+            }
+            // Only the call that it answers fails with it.
+            Ok(Some(Item::Oversized { event, head, tail })) => {
+                place.note(&event);
+                let fault = Fault::TooLarge { limit: wire.limit };
+                match sniff::id(&head, &tail) {
+                    Some(id) => ear.spoiled(id, fault),
+                    None => ignored(&wire.name, "too_large"),
+                }
+            }
+            Ok(None) => return Fault::Closed,
+            Err(fault) => return fault,
+        }
+    }
+}
+
+fn aloud(ear: &dyn Ear, upstream: &str, event: &Event) {
     for message in carried(event) {
         match Message::parse(&message) {
             Ok(message) => ear.hear(Heard::aloud(message)),
             Err(unreadable) => match sniff::whose(&unreadable, &message) {
                 Some(id) => ear.spoiled(id, Fault::Malformed(unreadable.reason)),
-                None => not_a_message(upstream),
+                None => ignored(upstream, "not_a_message"),
             },
         }
     }
@@ -70,13 +100,12 @@ pub(super) fn of_request(
             Err(Fault::Malformed(unreadable.reason))
         }
         Err(_) => {
-            not_a_message(upstream);
+            ignored(upstream, "not_a_message");
             Ok(None)
         }
     }
 }
 
-pub(super) fn not_a_message(upstream: &str) {
-    let reason = "not_a_message";
+fn ignored(upstream: &str, reason: &'static str) {
     Ignored { upstream, reason }.emit();
 }

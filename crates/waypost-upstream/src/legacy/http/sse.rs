@@ -14,6 +14,7 @@ use waypost_hub::upstream::BoxFuture;
 use super::endpoint::{self, EndpointFault};
 use super::hearing;
 use super::lost;
+use super::place::Place;
 use super::wire::{PROTOCOL_VERSION, Wire, version_header};
 use crate::ear::SharedEar;
 use crate::fault::Fault;
@@ -127,24 +128,17 @@ impl Session {
     fn listen(self: &Arc<Self>, mut frames: Frames) {
         let session = Arc::clone(self);
         self.wire.tasks.spawn(|stop| async move {
+            // A stream of this version is never resumed.
+            let mut place = Place::default();
+            let hearing = hearing::hear_out(&*session.ear, &session.wire, &mut frames, &mut place);
             let fault = tokio::select! {
-                fault = session.hear_out(&mut frames) => fault,
+                fault = hearing => fault,
                 () = session.over.cancelled() => return,
                 () = stop.cancelled() => return,
             };
             session.over.cancel();
             session.ear.gone(&fault);
         });
-    }
-
-    async fn hear_out(&self, frames: &mut Frames) -> Fault {
-        loop {
-            match frames.next().await {
-                Ok(Some(event)) => hearing::aloud(&*self.ear, &self.wire.name, &event),
-                Ok(None) => return Fault::Closed,
-                Err(fault) => return fault,
-            }
-        }
     }
 
     /// Sends a message; its answer, if it has one, comes on the stream.

@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use super::hearing;
 use super::place::Place;
 use super::streamable::Session;
-use crate::event::Ignored;
 use crate::fault::Fault;
-use crate::http::frames::Frames;
 
 /// Between two attempts, whatever shorter time the server asks for.
 const LEAST: Duration = Duration::from_millis(500);
@@ -39,9 +37,13 @@ impl Session {
             self.settled.send_replace(true);
             let failed = opened.is_err();
             match opened {
-                Ok(frames) => {
+                Ok(mut frames) => {
                     offered = true;
-                    self.hear_out(frames, &mut place).await;
+                    let begun = Instant::now();
+                    hearing::hear_out(&*self.ear, &self.wire, &mut frames, &mut place).await;
+                    if begun.elapsed() > LONG {
+                        place.proven();
+                    }
                 }
                 Err(fault) => match verdict(&fault, offered && named, place.can_resume()) {
                     Verdict::NotOffered => return,
@@ -51,31 +53,6 @@ impl Session {
                 },
             }
             tokio::time::sleep(place.wait(LEAST, failed)).await;
-        }
-    }
-
-    /// Hears a stream until it ends.
-    async fn hear_out(&self, mut frames: Frames, place: &mut Place) {
-        let upstream = &*self.wire.name;
-        let begun = Instant::now();
-        loop {
-            match frames.next().await {
-                Ok(Some(event)) => {
-                    place.note(&event);
-                    hearing::aloud(&*self.ear, upstream, &event);
-                }
-                Err(Fault::TooLarge { .. }) => {
-                    let reason = "too_large";
-                    Ignored { upstream, reason }.emit();
-                    // It would come again.
-                    place.forget();
-                    break;
-                }
-                Ok(None) | Err(_) => break,
-            }
-        }
-        if begun.elapsed() > LONG {
-            place.proven();
         }
     }
 

@@ -9,7 +9,6 @@ use bytes::Bytes;
 use http::header::HeaderMap;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +25,7 @@ use crate::ear::{Heard, SharedEar};
 use crate::fault::Fault;
 use crate::http::answer::{self, BodyKind};
 use crate::http::frames::{Frames, drain};
+use crate::http::pool::Lent;
 use crate::legacy::link::Link;
 
 /// How long the first requests wait for the server to have opened its own stream: what it says
@@ -259,7 +259,7 @@ impl Session {
     }
 
     /// The body of an error status, as far as it helps.
-    async fn refusal(&self, body: Incoming, status: StatusCode, headers: &HeaderMap) -> Bytes {
+    async fn refusal(&self, body: Lent, status: StatusCode, headers: &HeaderMap) -> Bytes {
         if BodyKind::of(headers) == BodyKind::Events {
             return Bytes::new();
         }
@@ -319,7 +319,7 @@ impl Session {
     }
 
     /// Hears the stream of request `id` up to its answer, wherever it is cut.
-    async fn follow(&self, id: u64, body: Incoming) -> Result<(), Fault> {
+    async fn follow(&self, id: u64, body: Lent) -> Result<(), Fault> {
         let mut frames = Frames::new(body, self.wire.limit);
         let mut place = Place::default();
         loop {

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
 use tokio::sync::oneshot;
 use waypost_hub::lifecycle::Tasks;
 use waypost_wire::header;
@@ -16,9 +15,9 @@ use waypost_wire::header;
 use crate::fault::Fault;
 use crate::http::Settings;
 use crate::http::answer::{self, BodyKind};
-use crate::http::client::{HttpClient, client, send_fault};
 use crate::http::connector::Connector;
 use crate::http::frames::Frames;
+use crate::http::pool::{Lent, Pool};
 use crate::http::request::Template;
 use crate::parts::Parts;
 
@@ -37,7 +36,7 @@ pub(super) struct Wire {
     pub(super) limit: usize,
     pub(super) tasks: Tasks,
     template: Template,
-    client: HttpClient,
+    pool: Arc<Pool>,
 }
 
 impl Wire {
@@ -52,7 +51,7 @@ impl Wire {
             limit: parts.response_limit,
             tasks: parts.tasks.clone(),
             template: Template::new(settings.uri.clone(), &settings.headers)?,
-            client: client(connector, settings.connections),
+            pool: Pool::new(connector, &settings.uri, settings.connections),
         })
     }
 
@@ -85,9 +84,8 @@ impl Wire {
     pub(super) async fn send(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Fault> {
-        let response = self.client.request(request).await;
-        let response = response.map_err(|error| send_fault(&error))?;
+    ) -> Result<Response<Lent>, Fault> {
+        let response = self.pool.send(request).await?;
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED || status.is_redirection() {
             return Err(answer::status_fault(status, response.headers()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
 
 use super::fake::{Fake, STREAM, Seen, Step, chunk, http};
-use super::kit::{LIMIT, Line, accepted, count, dial, dialer, end, in_time, stream};
+use super::kit::{LIMIT, Line, accepted, count, dial, dialer, end, in_time, more, stream};
 use crate::fault::Fault;
 use crate::legacy::http::Transport;
 
@@ -223,4 +223,34 @@ async fn r2_an_unknown_session_is_lost_and_a_refusal_is_not() {
     assert!(matches!(broken, Err(Fault::Status { status: 500, .. })));
     let lost = line.request(2, "lost").await;
     assert!(matches!(lost, Err(Fault::SessionLost)), "{lost:?}");
+}
+
+#[tokio::test]
+async fn r55_a_message_over_the_limit_fails_its_call_alone() {
+    let fake = Fake::start(|_, seen| match seen.what() {
+        "GET" => {
+            let long = "x".repeat(30_000);
+            let large =
+                format!("data: {{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{{\"a\":\"{long}\"}}}}");
+            let behind =
+                format!("data: {{\"result\":{{\"a\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\":8}}");
+            let notice = format!("data: {{\"method\":\"{long}\"}}");
+            let small = r#"data: {"jsonrpc":"2.0","id":9,"result":{}}"#;
+            vec![
+                stream("event: endpoint\ndata: messages\n\n"),
+                more(&format!("{large}\n\n{notice}\n\n{behind}\n\n{small}\n\n")),
+                Step::Hang,
+            ]
+        }
+        _ => vec![Step::Send(accepted().into_bytes())],
+    })
+    .await;
+    let line = dial(&dialer(&url(&fake), Transport::Sse, 10_000)).await;
+    let notes = line.unwrap().notes.first(3).await;
+    let expected = [
+        "spoiled 7: the answer is larger than 10000 bytes",
+        "spoiled 8: the answer is larger than 10000 bytes",
+        "9 has {}",
+    ];
+    assert_eq!(notes, expected);
 }
