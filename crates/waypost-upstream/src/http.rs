@@ -1,7 +1,7 @@
 //! Streamable HTTP, modern era.
 
 pub(crate) mod answer;
-pub(crate) mod client;
+pub(crate) mod pool;
 pub(crate) mod connector;
 mod events;
 pub(crate) mod frames;

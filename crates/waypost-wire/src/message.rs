@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::error::{ErrorObject, Malformed};
 use crate::id::Id;
+use crate::meta::RequestMeta;
 use crate::object::{Object, write_string};
 use crate::raw::Raw;
 
@@ -145,6 +146,25 @@ pub fn encode_request(id: &Id, method: &str, params: &Object) -> Bytes {
     out.extend_from_slice(b",\"params\":");
     params.write(&mut out);
     out.push(b'}');
+    out.into()
+}
+
+/// The bytes of a request with its `_meta`; `params` has none.
+pub fn encode_call(id: &Id, method: &str, params: &Object, meta: &RequestMeta) -> Bytes {
+    let room = 512 + method.len() + params.encoded_len() + meta.rest.encoded_len();
+    let mut out = Vec::with_capacity(room);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    out.extend_from_slice(id.raw().as_bytes());
+    out.extend_from_slice(b",\"method\":");
+    write_string(&mut out, method);
+    out.extend_from_slice(b",\"params\":{");
+    params.write_members(&mut out);
+    if !params.is_empty() {
+        out.push(b',');
+    }
+    out.extend_from_slice(b"\"_meta\":");
+    meta.write(&mut out);
+    out.extend_from_slice(b"}}");
     out.into()
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::capability::ClientCapabilities;
 use crate::error::Malformed;
-use crate::object::Object;
+use crate::object::{Object, write_string};
 use crate::raw::Raw;
 use crate::version;
 
@@ -120,20 +120,42 @@ impl RequestMeta {
         })
     }
 
+    /// Appends the JSON text of `_meta` for the next hop.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        self.rest.write_members(out);
+        if !self.rest.is_empty() {
+            out.push(b',');
+        }
+        write_key(out, PROTOCOL_VERSION);
+        write_string(out, &self.protocol_version);
+        let optional = [
+            (CLIENT_INFO, &self.client_info),
+            (LOG_LEVEL, &self.log_level),
+            (PROGRESS_TOKEN, &self.progress_token),
+        ];
+        for (key, value) in optional {
+            if let Some(value) = value {
+                out.push(b',');
+                write_key(out, key);
+                out.extend_from_slice(value.as_bytes());
+            }
+        }
+        out.push(b',');
+        write_key(out, CLIENT_CAPABILITIES);
+        self.capabilities.object().write(out);
+        out.push(b'}');
+    }
+
     /// Writes `_meta` for the next hop.
     pub fn put(&self, params: &mut Object) {
-        let mut meta = self.rest.clone();
-        meta.set(PROTOCOL_VERSION, Raw::string(&self.protocol_version));
-        if let Some(info) = &self.client_info {
-            meta.set(CLIENT_INFO, info.clone());
-        }
-        meta.set(CLIENT_CAPABILITIES, self.capabilities.object().into());
-        if let Some(level) = &self.log_level {
-            meta.set(LOG_LEVEL, level.clone());
-        }
-        if let Some(token) = &self.progress_token {
-            meta.set(PROGRESS_TOKEN, token.clone());
-        }
-        params.set(META, meta.into());
+        let mut text = Vec::with_capacity(256 + self.rest.encoded_len());
+        self.write(&mut text);
+        params.set(META, Raw::trusted(text));
     }
+}
+
+fn write_key(out: &mut Vec<u8>, key: &str) {
+    write_string(out, key);
+    out.push(b':');
 }

@@ -57,6 +57,11 @@ impl Object {
         self.0.iter().find(|(k, _)| k == key).map(|(_, v)| v)
     }
 
+    /// The unescaped text of `key`, when it is a string; borrowed where it holds no escapes.
+    pub fn str(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.get(key)?.as_str()
+    }
+
     /// The unescaped text of `key`, when it is a string.
     pub fn string(&self, key: &str) -> Option<String> {
         self.get(key)?.as_string()
@@ -108,6 +113,12 @@ impl Object {
     /// Appends the JSON text.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(b'{');
+        self.write_members(out);
+        out.push(b'}');
+    }
+
+    /// Appends the members without the braces around them.
+    pub(crate) fn write_members(&self, out: &mut Vec<u8>) {
         for (index, (key, value)) in self.0.iter().enumerate() {
             if index > 0 {
                 out.push(b',');
@@ -116,7 +127,6 @@ impl Object {
             out.push(b':');
             out.extend_from_slice(value.as_bytes());
         }
-        out.push(b'}');
     }
 
     fn refuse_repeats(&self) -> Result<(), Malformed> {

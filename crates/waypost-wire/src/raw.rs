@@ -1,5 +1,6 @@
 //! One JSON value as the bytes that were received.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
@@ -39,6 +40,11 @@ impl Raw {
     /// A JSON string with this text.
     pub fn string(text: &str) -> Self {
         Self::from_serialize(text)
+    }
+
+    /// Text that was made to be valid JSON.
+    pub(crate) fn trusted(text: Vec<u8>) -> Self {
+        Self(text.into())
     }
 
     /// `null`.
@@ -83,11 +89,16 @@ impl Raw {
 
     /// The text of a JSON string, unescaped.
     pub fn as_string(&self) -> Option<String> {
-        if self.is_string() {
-            self.decode()
-        } else {
-            None
+        self.as_str().map(Cow::into_owned)
+    }
+
+    /// The same without a copy where it holds no escapes.
+    pub fn as_str(&self) -> Option<Cow<'_, str>> {
+        let inner = self.0.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if memchr::memchr(b'\\', inner).is_some() {
+            return self.decode().map(Cow::Owned);
         }
+        std::str::from_utf8(inner).ok().map(Cow::Borrowed)
     }
 
     /// The value of a JSON integer that fits.

@@ -5,11 +5,11 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use waypost_hub::reply::End;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Outcome};
 
+use super::pool::Lent;
 use crate::fault::Fault;
 use crate::outcome;
 
@@ -62,7 +62,7 @@ fn essence(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Reads a whole body of at most `limit` bytes. One that comes in one piece is not copied.
-async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
+async fn collect(mut body: Lent, limit: usize) -> Result<Bytes, Fault> {
     let hint = body.size_hint();
     let announced = usize::try_from(hint.lower()).unwrap_or(usize::MAX);
     if announced > limit {
@@ -97,7 +97,7 @@ async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, Fault> {
 /// Reads the whole body of a response with this status. One of an error status that cannot be
 /// read says no more than its status.
 pub(crate) async fn whole(
-    body: Incoming,
+    body: Lent,
     limit: usize,
     status: StatusCode,
     headers: &HeaderMap,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::Stream;
-use hyper::body::Incoming;
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event};
@@ -15,6 +14,7 @@ use waypost_wire::message::{Message, Outcome};
 use waypost_wire::sse;
 
 use super::frames::Frames;
+use super::pool::Lent;
 use crate::event::Ignored;
 use crate::fault::Fault;
 use crate::outcome;
@@ -33,7 +33,7 @@ pub(crate) struct Events {
 
 impl Events {
     pub(crate) fn new(
-        body: Incoming,
+        body: Lent,
         id: Id,
         limit: usize,
         upstream: &Arc<str>,

@@ -61,11 +61,10 @@ impl Template {
 
     /// The request for `call`. No header of the caller's is in it but its `Mcp-Param-*`, which
     /// the hub has made from the arguments.
-    pub(crate) fn request(&self, mut call: Call, id: &Id) -> Request<Full<Bytes>> {
+    pub(crate) fn request(&self, call: &Call, id: &Id) -> Request<Full<Bytes>> {
         let name = method::name_member(&call.method);
-        let name = name.and_then(|member| call.params.string(member));
-        call.meta.put(&mut call.params);
-        let body = message::encode_request(id, &call.method, &call.params);
+        let name = name.and_then(|member| call.params.str(member));
+        let body = message::encode_call(id, &call.method, &call.params, &call.meta);
         let mut request = self.bare(Method::POST, body);
         let headers = request.headers_mut();
         put(headers, PROTOCOL_VERSION, &call.meta.protocol_version);

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::{Response, StatusCode, Uri};
-use hyper::body::Incoming;
 use rustls::ClientConfig;
 use waypost_config::Secret;
 use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::Reply;
+use waypost_hub::upstream::CallFuture;
 use waypost_wire::id::Id;
 
 use super::answer::{self, BodyKind};
-use super::client::{HttpClient, client, send_fault};
 use super::connector::Connector;
 use super::events::Events;
+use super::pool::{Lent, Pool};
 use super::request::Template;
 use crate::core_local::PerCore;
 use crate::fault::Fault;
@@ -40,7 +40,7 @@ pub(crate) struct Settings {
 pub(crate) struct HttpUpstream {
     name: Arc<str>,
     template: Template,
-    clients: PerCore<HttpClient>,
+    pools: PerCore<Arc<Pool>>,
     tls: Option<Arc<ClientConfig>>,
     connect_timeout: Duration,
     connections: usize,
@@ -58,7 +58,7 @@ impl HttpUpstream {
         Ok(Self {
             name: settings.name,
             template: Template::new(settings.uri, &settings.headers)?,
-            clients: PerCore::new(parts.cores),
+            pools: PerCore::new(parts.cores),
             tls,
             connect_timeout: settings.connect_timeout,
             connections: settings.connections,
@@ -68,10 +68,10 @@ impl HttpUpstream {
         })
     }
 
-    fn client(&self) -> &HttpClient {
-        self.clients.get_or_init(|| {
+    fn pool(&self) -> &Arc<Pool> {
+        self.pools.get_or_init(|| {
             let connector = Connector::new(self.tls.clone(), self.connect_timeout);
-            client(connector, self.connections)
+            Pool::new(connector, self.template.uri(), self.connections)
         })
     }
 
@@ -81,20 +81,24 @@ impl HttpUpstream {
     }
 
     /// Sends `call`; its end, where that is all there is.
-    pub(crate) async fn call(&self, call: Call) -> Result<Reply, Fault> {
-        Ok(self.exchange(call).await?.reply)
+    pub(crate) fn call(&self, call: Call) -> CallFuture<'_> {
+        Box::pin(async move {
+            match self.exchange(call).await {
+                Ok(answered) => Ok(answered.reply),
+                Err(fault) => Err(fault.into_call(&self.name)),
+            }
+        })
     }
 
     /// Sends `call` and reads the head of its answer, or the whole when that is one piece.
     async fn exchange(&self, call: Call) -> Result<Answered, Fault> {
         let id = Id::number(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let request = self.template.request(call, &id);
-        // Repeats by itself only what it never began to write.
-        let response = self.client().request(request).await;
-        self.read(response.map_err(|e| send_fault(&e))?, id).await
+        let request = self.template.request(&call, &id);
+        let response = self.pool().send(request).await?;
+        self.read(response, id).await
     }
 
-    async fn read(&self, response: Response<Incoming>, id: Id) -> Result<Answered, Fault> {
+    async fn read(&self, response: Response<Lent>, id: Id) -> Result<Answered, Fault> {
         let (head, body) = response.into_parts();
         let (status, headers) = (head.status, &head.headers);
         if status == StatusCode::UNAUTHORIZED || status.is_redirection() {

@@ -1,0 +1,248 @@
+//! Connections to one server that are kept for the next request.
+//!
+//! The pooled client of hyper-util serves all hosts and both versions of HTTP, and spawns a task
+//! per request to learn when a connection is free again. Here there is one host and HTTP/1.1, and
+//! a body that was read to its end brings its connection back itself.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response, Uri};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::rt::Executor as _;
+use hyper_util::rt::TokioExecutor;
+use tokio::time::{Instant, sleep_until};
+use tower::Service as _;
+
+use super::connector::Connector;
+use crate::fault::{ConnectFault, Fault};
+
+/// How long an unused connection is kept. Common servers close theirs after 5 s; a request
+/// written into that moment is lost and, unless nothing of it was sent, must not be repeated.
+const IDLE: Duration = Duration::from_secs(4);
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// The connections of one core to one server.
+pub(crate) struct Pool {
+    connector: Connector,
+    /// Where they lead.
+    uri: Uri,
+    host: Option<HeaderValue>,
+    /// Most that are kept unused.
+    most: usize,
+    /// The one that was used last is at the end: it is the least likely to be closed.
+    idle: Mutex<VecDeque<Idle>>,
+}
+
+struct Idle {
+    sender: Sender,
+    since: Instant,
+}
+
+/// A body that gives its connection back with its end. Dropped before, it takes it along.
+pub(crate) struct Lent {
+    body: Incoming,
+    of: Option<(Sender, Arc<Pool>)>,
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Connections that `connector` opens to the server at `uri`, of which it keeps at most so
+    /// many unused.
+    pub(crate) fn new(connector: Connector, uri: &Uri, most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            connector,
+            uri: uri.clone(),
+            host: host(uri),
+            most,
+            idle: Mutex::default(),
+        })
+    }
+
+    /// Sends a request to its path at this server. Repeats by itself only what it never began to
+    /// write. Dropping the future closes the connection.
+    pub(crate) async fn send(
+        self: &Arc<Self>,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Lent>, Fault> {
+        self.address(&mut request);
+        loop {
+            let (mut sender, fresh) = match self.take() {
+                Some(sender) => (sender, false),
+                None => (self.open().await?, true),
+            };
+            if sender.ready().await.is_err() && !fresh {
+                continue;
+            }
+            let mut error = match sender.try_send_request(request).await {
+                Ok(response) => {
+                    let lend = |body| Lent::new(body, sender, self);
+                    return Ok(response.map(lend));
+                }
+                Err(error) => error,
+            };
+            match error.take_message() {
+                Some(unsent) if !fresh => request = unsent,
+                _ => return Err(fault(&error.into_error())),
+            }
+        }
+    }
+
+    /// The form that a server is sent: path and query in the first line, `Host` beside it.
+    fn address(&self, request: &mut Request<Full<Bytes>>) {
+        let path = request.uri().path_and_query().cloned();
+        *request.uri_mut() = path.map_or_else(|| Uri::from_static("/"), Uri::from);
+        if let Some(host) = &self.host {
+            let headers = request.headers_mut();
+            headers.entry(HOST).or_insert_with(|| host.clone());
+        }
+    }
+
+    async fn open(&self) -> Result<Sender, Fault> {
+        let stream = self.connector.clone().call(self.uri.clone()).await;
+        let stream = stream.map_err(Fault::Connect)?;
+        let opened = handshake(stream).await;
+        let (sender, connection) = opened.map_err(|_| Fault::Connect(ConnectFault::Other))?;
+        // It ends with its sender, or with the server; whoever waits on it hears of errors.
+        TokioExecutor::new().execute(async move { drop(connection.await) });
+        Ok(sender)
+    }
+
+    fn take(&self) -> Option<Sender> {
+        let mut idle = self.idle();
+        while let Some(last) = idle.pop_back() {
+            if !last.sender.is_closed() && last.since.elapsed() < IDLE {
+                return Some(last.sender);
+            }
+        }
+        None
+    }
+
+    fn give_back(self: &Arc<Self>, sender: Sender) {
+        if sender.is_closed() {
+            return;
+        }
+        let since = Instant::now();
+        let mut idle = self.idle();
+        if idle.len() >= self.most {
+            return;
+        }
+        let first = idle.is_empty();
+        idle.push_back(Idle { sender, since });
+        drop(idle);
+        if first {
+            TokioExecutor::new().execute(Arc::clone(self).clean(since));
+        }
+    }
+
+    /// Closes what is not used for too long, until nothing is left.
+    async fn clean(self: Arc<Self>, mut oldest: Instant) {
+        loop {
+            sleep_until(oldest + IDLE).await;
+            let mut idle = self.idle();
+            while idle
+                .front()
+                .is_some_and(|idle| idle.since.elapsed() >= IDLE)
+            {
+                idle.pop_front();
+            }
+            let Some(next) = idle.front() else { return };
+            oldest = next.since;
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The address may carry a key in its query.
+        f.debug_struct("Pool")
+            .field("most", &self.most)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The `Host` of an address, without credentials.
+fn host(uri: &Uri) -> Option<HeaderValue> {
+    let authority = uri.authority()?.as_str();
+    let host = match authority.rsplit_once('@') {
+        Some((_, host)) => host,
+        None => authority,
+    };
+    HeaderValue::from_str(host).ok()
+}
+
+fn fault(error: &hyper::Error) -> Fault {
+    if error.is_parse() {
+        Fault::NotHttp
+    } else {
+        Fault::Closed
+    }
+}
+
+// === impl Lent ===
+
+impl Lent {
+    fn new(body: Incoming, sender: Sender, pool: &Arc<Pool>) -> Self {
+        let mut lent = Self {
+            body,
+            of: Some((sender, Arc::clone(pool))),
+        };
+        if lent.body.is_end_stream() {
+            lent.give_back();
+        }
+        lent
+    }
+
+    fn give_back(&mut self) {
+        if let Some((sender, pool)) = self.of.take() {
+            pool.give_back(sender);
+        }
+    }
+}
+
+impl Body for Lent {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(_)) if !self.body.is_end_stream() => {}
+            Some(Ok(_)) | None => self.give_back(),
+            Some(Err(_)) => self.of = None,
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl fmt::Debug for Lent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").finish_non_exhaustive()
+    }
+}
