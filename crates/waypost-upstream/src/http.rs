@@ -1,10 +1,10 @@
 //! Streamable HTTP, modern era.
 
 pub(crate) mod answer;
-pub(crate) mod pool;
 pub(crate) mod connector;
 mod events;
 pub(crate) mod frames;
+pub(crate) mod pool;
 pub(crate) mod request;
 mod upstream;
 

@@ -39,7 +39,7 @@ pub(crate) struct Server {
 /// How it is reached without a session.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Http(HttpUpstream),
+    Http(Box<HttpUpstream>),
     Stdio(ModernStdio),
 }
 
@@ -78,9 +78,9 @@ impl Server {
         let mut failed = self.deciding.lock().await;
         let before = self.spoken.get().or_else(|| known.map(era_of));
         let facts = match before {
-            _ if self.asks => self.ask(before, want).await,
+            _ if self.asks => Box::pin(self.ask(before, want)).await,
             Some(Era::Legacy) => self.legacy.discover().await.map_err(|f| self.fail(f)),
-            Some(Era::Modern) | None => self.modern(want).await?.modern(&self.name),
+            Some(Era::Modern) | None => Box::pin(self.modern(want)).await?.modern(&self.name),
         };
         *failed = facts.as_ref().err().map(ToString::to_string);
         let facts = facts?;
@@ -144,7 +144,7 @@ impl Server {
         }
         if let Ok(deciding) = self.deciding.try_lock() {
             drop(deciding);
-            let facts = self.facts(None, Want::Call).await?;
+            let facts = Box::pin(self.facts(None, Want::Call)).await?;
             return Ok(era_of(&facts.protocol));
         }
         let failed = self.deciding.lock().await.clone();
@@ -155,6 +155,17 @@ impl Server {
                 None => error,
             }
         })
+    }
+
+    fn send(&self, era: Era, call: Call) -> CallFuture<'_> {
+        match (era, &self.transport) {
+            (Era::Legacy, _) => Box::pin(self.legacy.call(call)),
+            (Era::Modern, Transport::Http(http)) => http.call(call),
+            (Era::Modern, Transport::Stdio(stdio)) => Box::pin(async move {
+                let reply = stdio.call(call).await;
+                reply.map_err(|fault| self.fail(fault))
+            }),
+        }
     }
 
     fn fail(&self, fault: Fault) -> CallError {
@@ -185,14 +196,13 @@ impl Upstream for Server {
     }
 
     fn call(&self, call: Call) -> CallFuture<'_> {
-        Box::pin(async move {
-            let reply = match (self.era().await?, &self.transport) {
-                (Era::Legacy, _) => return Box::pin(self.legacy.call(call)).await,
-                (Era::Modern, Transport::Http(http)) => http.call(call).await,
-                (Era::Modern, Transport::Stdio(stdio)) => stdio.call(call).await,
-            };
-            reply.map_err(|fault| self.fail(fault))
-        })
+        match self.spoken.get() {
+            Some(era) => self.send(era, call),
+            None => Box::pin(async move {
+                let era = Box::pin(self.era()).await?;
+                self.send(era, call).await
+            }),
+        }
     }
 
     fn instance(&self, principal: &Principal, session: Option<&Session>) -> Option<Arc<str>> {

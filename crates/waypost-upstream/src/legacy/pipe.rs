@@ -33,7 +33,7 @@ pub(crate) struct HandOver<F> {
 
 impl<F: Fn(SharedEar) -> SharedEar + Send + Sync> Dial for HandOver<F> {
     fn dial(&self, ear: SharedEar) -> BoxFuture<'_, Result<Arc<dyn Link>, Fault>> {
-        self.child.hand_to((self.ear)(ear));
+        self.child.hand_to(&(self.ear)(ear));
         // The process is somebody else's until the session stands.
         let pipe = Pipe::new(Arc::clone(&self.child), false);
         Box::pin(std::future::ready(Ok(Arc::new(pipe) as Arc<dyn Link>)))

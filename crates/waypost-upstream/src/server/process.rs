@@ -101,7 +101,8 @@ impl Server {
 
     fn give_back(&self, stdio: &ModernStdio, speaker: &Speaker) {
         speaker.described.store(true, Ordering::Relaxed);
-        speaker.child.hand_to(Arc::clone(&speaker.calls) as _);
+        let calls: SharedEar = Arc::clone(&speaker.calls) as _;
+        speaker.child.hand_to(&calls);
         stdio.adopt(speaker.clone());
     }
 

@@ -133,8 +133,8 @@ impl Child {
     }
 
     /// From now on `ear` hears what it says.
-    pub(crate) fn hand_to(&self, ear: SharedEar) {
-        *self.ear.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&ear);
+    pub(crate) fn hand_to(&self, ear: &SharedEar) {
+        *self.ear.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(ear);
         if let Some(exit) = self.exit() {
             ear.gone(&Fault::exited(exit));
         }

@@ -14,6 +14,7 @@ mod fake;
 mod http;
 mod kit;
 mod legacy;
+mod legacy_http;
 mod stdio;
 mod stdio_life;
 mod tls;

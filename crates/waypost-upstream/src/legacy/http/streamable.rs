@@ -221,7 +221,7 @@ impl Session {
         }
         let kind = BodyKind::of(headers);
         match (status.is_success(), kind) {
-            (true, BodyKind::Events) => return self.follow(id, body).await,
+            (true, BodyKind::Events) => return Box::pin(self.follow(id, body)).await,
             (true, BodyKind::Other) => return Err(answer::content_type_fault(headers)),
             (true, BodyKind::Json) => {
                 let body = answer::whole(body, self.wire.limit, status, headers).await?;
@@ -308,7 +308,8 @@ impl Session {
             match stage {
                 // A session id on an error is none.
                 Stage::Handshake => self.state().id = None,
-                Stage::Open if lost::says_so(error) => return Err(self.lose()),
+                // Also when another request has learned it meanwhile.
+                Stage::Open | Stage::Over if lost::says_so(error) => return Err(self.lose()),
                 Stage::Open | Stage::Over => {}
             }
         }
