@@ -56,6 +56,7 @@ pub(crate) fn check(
     Ok(CallHeaders {
         name: check_name(headers, method, params, strict)?,
         params: mirrored(headers)?,
+        absent: false,
     })
 }
 

@@ -15,6 +15,7 @@ mod http;
 mod initialize;
 mod listen;
 mod outlet;
+mod progress;
 mod ring;
 mod serve;
 mod session;

@@ -93,6 +93,8 @@ pub struct CallHeaders {
     pub name: Option<String>,
     /// `Mcp-Param-*`: the lower-case full header name and the value, not decoded.
     pub params: Vec<(String, String)>,
+    /// The client's transport, or its protocol, repeats nothing in headers: none is missed.
+    pub absent: bool,
 }
 
 /// One request with all its context.
@@ -115,7 +117,7 @@ pub struct Call {
     pub view: View,
     /// The client's session, where it has one.
     pub session: Option<Session>,
-    /// Empty where the client's transport has none.
+    /// Those of the client's request.
     pub headers: CallHeaders,
 }
 

@@ -66,7 +66,9 @@ impl Hub {
         let name = required(&call.params, "name")?;
         let entry = self.find(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
-        if let Err(mismatch) = param::check(&entry.params, arguments.as_ref(), &call.headers.params)
+        let said = &call.headers;
+        if !said.absent
+            && let Err(mismatch) = param::check(&entry.params, arguments.as_ref(), &said.params)
         {
             let error = ErrorObject::new(code::HEADER_MISMATCH, &mismatch.to_string());
             return Ok(Reply::error(error));
@@ -103,6 +105,7 @@ impl Hub {
         call.headers = CallHeaders {
             name: None,
             params: headers.into_iter().chain(others).collect(),
+            absent: false,
         };
         Ok(call)
     }

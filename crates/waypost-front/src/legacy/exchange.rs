@@ -23,6 +23,7 @@ use crate::event::Finish;
 use crate::events::Events;
 use crate::legacy::ask::Asked;
 use crate::legacy::outlet::{Class, Outlet};
+use crate::legacy::progress::Progress;
 use crate::legacy::session::Slot;
 use crate::legacy::translate;
 use crate::rescue;
@@ -89,8 +90,10 @@ impl Exchange {
 
     /// `asking` is whether the server waits for answers when this is dropped, or is over.
     async fn rounds(&self, call: &mut Call, asking: &mut bool) -> Result<End, CallError> {
+        let mut progress = Progress::default();
         for _ in 0..MOST_ROUNDS {
-            let result = match self.round(call.clone()).await? {
+            progress.round();
+            let result = match self.round(call.clone(), &mut progress).await? {
                 End::InputRequired(result) => result,
                 end => return Ok(end),
             };
@@ -125,12 +128,13 @@ impl Exchange {
     }
 
     /// One call to its end, what comes before it passed on.
-    async fn round(&self, call: Call) -> Result<End, CallError> {
+    async fn round(&self, call: Call, progress: &mut Progress) -> Result<End, CallError> {
         let mut events = Events::of(self.calls.clone(), call).await?;
         while let Some(event) = events.next().await {
             match event? {
                 Event::Notification(mut notification) => {
                     translate::notification(&mut notification);
+                    progress.pass(&mut notification);
                     let message =
                         message::encode_notification(&notification.method, &notification.params);
                     self.outlet.send(Class::Note, [message].into()).await;

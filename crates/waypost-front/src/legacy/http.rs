@@ -113,7 +113,9 @@ impl Post<'_> {
     async fn initialize(&self, asker: &Asker, request: &Request, mut finish: Finish) -> Response {
         finish.method(&request.method);
         let id = &request.id;
-        let greeting = initialize::answer(&self.parts.calls, asker, &request.params).await;
+        let lasting = !self.sessions.parts().stateless;
+        let greeting = initialize::answer(&self.parts.calls, asker, &request.params, lasting);
+        let greeting = greeting.await;
         let greeting = match greeting {
             Ok(greeting) => greeting,
             Err(error) => {
@@ -122,7 +124,7 @@ impl Post<'_> {
             }
         };
         let message = [waypost_wire::message::encode_result(id, &greeting.result)].into();
-        if self.sessions.parts().stateless {
+        if !lasting {
             finish.outcome("complete");
             return self.one(message);
         }
@@ -171,7 +173,7 @@ impl Post<'_> {
         let mut reader = ring.read(None);
         let mut incoming = incoming(ring, CancellationToken::new());
         let id = incoming.request.id.clone();
-        incoming.hold = hold.session().enter();
+        incoming.hold = Some(hold.clone());
         if let Err(refusal) = serve::request(self.sessions, &self.parts.calls, incoming) {
             return answer::refused(&refusal.to(id));
         }
@@ -289,10 +291,7 @@ fn stream(
     let number = number(session, body.ring());
     let ids = format!("{:08x}-{number}-", session.mark);
     let priming = session.ticket.version == LATEST;
-    match session.enter() {
-        Some(hold) => answer::streaming(body.of_session(hold, ids, priming).opened()),
-        None => answer::refused(&Refusal::UnknownSession.into()),
-    }
+    answer::streaming(body.of_session(hold.clone(), ids, priming).opened())
 }
 
 /// Answers a GET or a DELETE.

@@ -30,7 +30,7 @@ pub(crate) struct Greeting {
     pub(crate) result: Object,
 }
 
-/// Answers `initialize`.
+/// Answers `initialize`. `lasting` is whether there will be a session.
 ///
 /// # Errors
 /// The error to answer with: the params are wrong, or discovery failed.
@@ -38,10 +38,11 @@ pub(crate) async fn answer(
     calls: &Calls,
     asker: &Asker,
     params: &Object,
+    lasting: bool,
 ) -> Result<Greeting, ErrorObject> {
     let ticket = ticket(params)?;
     let discovered = discover(calls, asker, &ticket).await?;
-    let result = result(&ticket.version, &discovered);
+    let result = result(&ticket.version, &discovered, lasting);
     Ok(Greeting { ticket, result })
 }
 
@@ -133,21 +134,35 @@ async fn discover(calls: &Calls, asker: &Asker, ticket: &Ticket) -> Result<Objec
     }
 }
 
-fn result(version: &str, discovered: &Object) -> Object {
+fn result(version: &str, discovered: &Object, lasting: bool) -> Object {
     let capabilities = discovered.get("capabilities");
     let capabilities = capabilities.and_then(|raw| raw.as_object().ok());
     let capabilities = translate::capabilities(capabilities.unwrap_or_default());
+    let mut capabilities = capabilities.object().clone();
+    if !lasting {
+        only_calls(&mut capabilities);
+    }
     let meta = discovered.get(META).and_then(|raw| raw.as_object().ok());
     let info = meta.and_then(|meta| meta.get(SERVER_INFO).cloned());
     let mut result = Object::from_iter([
         ("protocolVersion", Raw::string(version)),
-        ("capabilities", capabilities.object().into()),
+        ("capabilities", capabilities.into()),
         ("serverInfo", info.unwrap_or_else(own::info)),
     ]);
     if let Some(text) = discovered.get("instructions") {
         result.set("instructions", text.clone());
     }
     result
+}
+
+/// Without a session nothing is remembered for a client, and nobody can tell it of changes.
+fn only_calls(capabilities: &mut Object) {
+    capabilities.remove("logging");
+    for list in ["tools", "prompts", "resources"] {
+        if capabilities.contains(list) {
+            capabilities.set(list, Raw::empty_object());
+        }
+    }
 }
 
 #[cfg(test)]
@@ -206,9 +221,12 @@ mod tests {
             "serverInfo": { "name": "w", "version": "1" },
             "instructions": "be kind",
         });
-        assert_eq!(
-            Raw::from(result("2025-06-18", &discovered)).decode::<Value>(),
-            Some(expected)
-        );
+        let got = |lasting| {
+            let result = result("2025-06-18", &discovered, lasting);
+            Raw::from(result).decode::<Value>().unwrap()
+        };
+        assert_eq!(got(true), expected);
+        let alone = json!({ "tools": {}, "completions": {} });
+        assert_eq!(got(false)["capabilities"], alone);
     }
 }

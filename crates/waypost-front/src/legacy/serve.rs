@@ -173,7 +173,10 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
         principal: asker.principal,
         view: asker.view,
         session: session.map(|session| session.for_call()),
-        headers: CallHeaders::default(),
+        headers: CallHeaders {
+            absent: true,
+            ..CallHeaders::default()
+        },
     };
     let parts = sessions.parts();
     let exchange = Exchange {

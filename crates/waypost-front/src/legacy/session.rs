@@ -201,9 +201,13 @@ impl Session {
     ///
     /// # Errors
     /// [`Refusal::DuplicateId`] while another with this id is in flight,
-    /// [`Refusal::SessionBusy`] when there are too many.
+    /// [`Refusal::SessionBusy`] when there are too many, [`Refusal::UnknownSession`] once the
+    /// session was freed.
     pub(crate) fn begin(hold: Hold, id: &Id) -> Result<Slot, Refusal> {
         let mut state = hold.0.lock();
+        if state.closed {
+            return Err(Refusal::UnknownSession);
+        }
         if state.calls.contains_key(id) {
             return Err(Refusal::DuplicateId);
         }
@@ -361,6 +365,13 @@ impl State {
 impl Hold {
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.0
+    }
+}
+
+impl Clone for Hold {
+    fn clone(&self) -> Self {
+        self.0.lock().holds += 1;
+        Self(Arc::clone(&self.0))
     }
 }
 

@@ -11,6 +11,7 @@ use crate::fake::{Front, object};
 use crate::peer::{LATEST, LONG, Peer, front, front_with, reply, request, result, text};
 
 /// A tool that asks for a name and then greets.
+#[expect(clippy::needless_pass_by_value, reason = "as the front gives it")]
 fn greets(call: Call) -> Result<Reply, CallError> {
     let Some(answers) = call.params.get("inputResponses") else {
         let end = End::InputRequired(object(&asks()));
@@ -288,5 +289,5 @@ async fn a_call_passes_on_what_its_session_knows() {
     assert_eq!(call.meta.log_level.unwrap().text(), "\"info\"");
     assert_eq!(call.meta.rest, object(&json!({ "x/y": 1.0 })));
     assert_eq!(call.params, object(&json!({ "name": "t" })));
-    assert!(call.session.is_some());
+    assert!(call.session.is_some() && call.headers.absent);
 }

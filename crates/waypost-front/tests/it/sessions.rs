@@ -187,6 +187,24 @@ async fn r21_a_session_is_of_its_principal_and_endpoint() {
 }
 
 #[tokio::test]
+async fn r21_a_bad_token_is_401_before_any_look_up() {
+    let front = ok();
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let keys = [waypost_config::Key {
+        name: "ci".to_owned(),
+        hash: waypost_config::KeyHash::of("secret"),
+    }];
+    let layer = waypost_policy::authenticate::AuthenticateLayer::new(&keys);
+    let router = front.router.clone().route_layer(layer);
+    for id in [&*peer.id, "no-such-session"] {
+        for (token, status) in [("Bearer wrong", 401), ("Bearer secret", 404)] {
+            let headers = [("mcp-session-id", id), ("authorization", token)];
+            assert_eq!(post(&router, &headers, &list()).await.status, status);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_version_header_may_be_absent_or_another_known_one() {
     let front = ok();
     let mut peer = Peer::open(&front, "2025-06-18", &json!({})).await;

@@ -10,4 +10,5 @@ mod drain;
 mod gateway;
 mod program;
 mod registry;
+mod session_clients;
 mod support;

@@ -30,16 +30,16 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn file(folder: &TempDir, yaml: &str) -> PathBuf {
+pub(crate) fn file(folder: &TempDir, yaml: &str) -> PathBuf {
     let path = folder.path().join("waypost.yaml");
     fs::write(&path, yaml).unwrap();
     path
 }
 
 /// `waypost serve`, up.
-struct Served {
+pub(crate) struct Served {
     child: Child,
-    url: String,
+    pub(crate) url: String,
     log: BufReader<std::process::ChildStderr>,
 }
 
@@ -64,12 +64,12 @@ impl Served {
         served
     }
 
-    async fn start_blocking(config: PathBuf) -> Self {
+    pub(crate) async fn start_blocking(config: PathBuf) -> Self {
         let start = tokio::task::spawn_blocking(move || Self::start(&config));
         start.await.unwrap()
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(
             Command::new("sh")

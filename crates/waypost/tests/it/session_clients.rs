@@ -1,0 +1,150 @@
+//! Clients that open sessions, against the daemon and the program.
+
+use serde_json::{Value, json};
+use waypost_testkit::client::Client;
+use waypost_testkit::demo::{demo_everything, demo_tasks, tasks};
+use waypost_testkit::kit::legacy::Revision;
+use waypost_testkit::peer::{Answers, Kind, Manners, Peer, Target};
+use waypost_testkit::run::ANY_PORT;
+
+use crate::program::{Served, file};
+use crate::support::{Waypost, until};
+
+const REVISIONS: [Revision; 3] = [Revision::Nov2025, Revision::Jun2025, Revision::Mar2025];
+
+async fn peer(url: &str, revision: Revision) -> Peer {
+    let target = Target::Url(url.to_owned());
+    Peer::connect(Kind::Http(revision), &target).await.unwrap()
+}
+
+#[tokio::test]
+async fn r10_session_clients_call_and_are_asked_and_get_plain_answers() {
+    let demo = demo_tasks(ANY_PORT, tasks::Options::default())
+        .await
+        .unwrap();
+    let other = demo_everything(ANY_PORT).await.unwrap();
+    let yaml = format!(
+        "upstreams: {{ tasks: {{ url: '{}' }}, all: {{ url: '{}' }} }}",
+        demo.url, other.url
+    );
+    let waypost = Waypost::start(&yaml).await;
+    for revision in REVISIONS {
+        let peer = peer(&waypost.daemon.url(), revision).await;
+        assert_eq!(peer.agreed(), Some(revision));
+        let usual = Answers::usual();
+        let names = peer.list("tools").await.unwrap();
+        let named = |name: &str| names.iter().any(|tool| tool["name"] == name);
+        assert!(named("tasks_greet") && named("all_test_sampling"));
+
+        // A task behind, collapsed; in the middle of it a question.
+        let args = json!({ "filename": "x" });
+        let outcome = peer.call("tasks_confirm_delete", args, &usual).await;
+        let outcome = outcome.unwrap();
+        assert_eq!(outcome.task, None);
+        assert_eq!(outcome.asked.len(), 1, "{outcome:?}");
+        assert_eq!(outcome.result().get("resultType"), None);
+        for (tool, asked) in [
+            ("all_test_sampling", "sampling/createMessage"),
+            ("all_test_list_roots", "roots/list"),
+            ("all_test_elicitation", "elicitation/create"),
+        ] {
+            let args = json!({ "prompt": "?", "message": "?" });
+            let outcome = peer.call(tool, args, &usual).await.unwrap();
+            assert_eq!(outcome.asked[0].method, asked, "{outcome:?}");
+        }
+        // Nobody of this era repeats arguments in headers.
+        let args = json!({ "region": "eu" });
+        let outcome = peer.tool("all_test_mirrored_headers", args).await.unwrap();
+        assert_ne!(outcome.result(), &Value::Null, "{outcome:?}");
+    }
+    demo.stop().await;
+    other.stop().await;
+}
+
+#[tokio::test]
+async fn r61_both_eras_share_one_endpoint_and_no_connection() {
+    let demo = demo_tasks(ANY_PORT, tasks::Options::default())
+        .await
+        .unwrap();
+    let yaml = format!("upstreams: {{ tasks: {{ url: '{}' }} }}", demo.url);
+    let waypost = Waypost::start(&yaml).await;
+    let url = waypost.daemon.url();
+    let first = peer(&url, Revision::Jun2025).await;
+    let id = first.session_id().unwrap().to_owned();
+    let kind = Kind::Http(Revision::Jun2025);
+    for _ in 0..3 {
+        // Each with connections of its own.
+        let again = Peer::rejoin(kind, &url, &id, &Manners::default()).unwrap();
+        let greeting = json!({ "name": "Ada" });
+        let outcome = again.tool("tasks_greet", greeting.clone()).await.unwrap();
+        assert_eq!(outcome.text(), "Hello, Ada!");
+        let reply = waypost.client().tool("tasks_greet", greeting).await;
+        assert_eq!(reply.unwrap().result()["resultType"], "complete");
+    }
+    demo.stop().await;
+}
+
+#[tokio::test]
+async fn r16_sessions_that_nobody_goes_on_with_are_freed() {
+    let waypost = Waypost::start("front: { session_handshake: 1s }\nupstreams: {}").await;
+    let client = Client::new(waypost.daemon.url());
+    for _ in 0..100 {
+        let mut post = client.post("initialize", json!({}));
+        post.headers.remove("mcp-protocol-version");
+        post.message["params"] = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "c", "version": "1" } });
+        let reply = client.ask(post).await.unwrap();
+        assert_eq!(reply.status, 200, "{:?}", reply.answer);
+    }
+    let open = async || {
+        let metrics = waypost.admin("/metrics").await;
+        let text = String::from_utf8(metrics.raw.to_vec()).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("waypost_client_sessions "));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+    };
+    assert!(open().await.is_some_and(|open| open > 0));
+    until("all sessions to be freed", async || open().await == Some(0)).await;
+}
+
+#[tokio::test]
+async fn r21_a_session_of_before_kill_9_works_after_the_restart() {
+    let demo = demo_tasks(ANY_PORT, tasks::Options::default())
+        .await
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("waypost.db").display().to_string();
+    let yaml = format!(
+        "upstreams: {{ tasks: {{ url: '{}' }} }}\nstate: {{ path: '{path}' }}",
+        demo.url
+    );
+    let config = file(&folder, &yaml);
+    let kind = Kind::Http(Revision::Nov2025);
+    let greeting = json!({ "name": "Ada" });
+
+    let first = Served::start_blocking(config.clone()).await;
+    let opened = peer(&first.url, Revision::Nov2025).await;
+    let id = opened.session_id().unwrap().to_owned();
+    first.signal("KILL");
+    drop(first);
+
+    let second = Served::start_blocking(config.clone()).await;
+    let peer = Peer::rejoin(kind, &second.url, &id, &Manners::default()).unwrap();
+    let outcome = peer.tool("tasks_greet", greeting.clone()).await.unwrap();
+    assert_eq!(outcome.text(), "Hello, Ada!");
+    // Its client ends it, and that outlives a restart too.
+    peer.close().await.unwrap();
+    second.signal("KILL");
+    drop(second);
+
+    let third = Served::start_blocking(config).await;
+    let peer = Peer::rejoin(kind, &third.url, &id, &Manners::default()).unwrap();
+    let usual = Answers::usual();
+    let outcome = peer.request("tools/call", greeting, &usual).await;
+    let status = outcome.unwrap().status;
+    assert_eq!(status.map(|status| status.as_u16()), Some(404));
+    third.signal("TERM");
+    drop(third);
+    demo.stop().await;
+}
