@@ -13,7 +13,6 @@ mod child;
 mod command;
 mod errors;
 mod launcher;
-mod lines;
 mod modern;
 mod process;
 mod reader;

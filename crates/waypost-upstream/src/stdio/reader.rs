@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::ChildStdout;
+use waypost_wire::line::{Line, Lines};
 use waypost_wire::message::Message;
 
 use super::child::Child;
-use super::lines::{Line, Lines};
 use super::sniff;
 use crate::ear::Heard;
 use crate::event::StrayLine;

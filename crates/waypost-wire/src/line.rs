@@ -1,7 +1,10 @@
-//! Cuts what a child writes into lines, without a bound on how it is chunked and with one on how
-//! much is held.
+//! Messages on a pipe, one a line (specification: transports, stdio): cut without a bound on how
+//! they are chunked and with one on how much is held.
 
 use bytes::{Buf as _, Bytes, BytesMut};
+
+use crate::id::Id;
+use crate::raw::Raw;
 
 /// Room made for each read.
 const READ: usize = 64 * 1024;
@@ -14,18 +17,21 @@ const ENDS: usize = 1024;
 
 /// One line, without its end.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub enum Line {
+    /// All of it.
     Whole(Bytes),
     /// Longer than the limit; only its ends are known.
     TooLong {
+        /// Its first bytes.
         head: Bytes,
+        /// Its last bytes; both overlap in a line that is hardly longer than what is kept.
         tail: Bytes,
     },
 }
 
 /// The bytes read so far that are not yet lines.
 #[derive(Debug)]
-pub(crate) struct Lines {
+pub struct Lines {
     buffer: BytesMut,
     /// How much of `buffer` is known to hold no line end.
     scanned: usize,
@@ -42,7 +48,7 @@ struct Skipping {
 
 impl Lines {
     /// Lines of at most `limit` bytes.
-    pub(crate) fn new(limit: usize) -> Self {
+    pub fn new(limit: usize) -> Self {
         Self {
             buffer: BytesMut::new(),
             scanned: 0,
@@ -52,13 +58,13 @@ impl Lines {
     }
 
     /// Where the next bytes go; there is room.
-    pub(crate) fn space(&mut self) -> &mut BytesMut {
+    pub fn space(&mut self) -> &mut BytesMut {
         self.buffer.reserve(READ);
         &mut self.buffer
     }
 
     /// The next line that is complete.
-    pub(crate) fn next_line(&mut self) -> Option<Line> {
+    pub fn next_line(&mut self) -> Option<Line> {
         let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
         let Some(at) = memchr::memchr(b'\n', unseen) else {
             self.scanned = self.buffer.len();
@@ -87,7 +93,7 @@ impl Lines {
     }
 
     /// What was written after the last line end, when nothing more will come.
-    pub(crate) fn rest(&mut self) -> Option<Line> {
+    pub fn rest(&mut self) -> Option<Line> {
         self.scanned = 0;
         let rest = self.buffer.split().freeze();
         match self.skipping.take() {
@@ -127,9 +133,87 @@ impl From<Skipping> for Line {
     }
 }
 
+/// Guesses the id of a message of which only the first and the last bytes are known: that of a
+/// line that is too long, or broken. Who lies here spoils a request of their own.
+pub fn id(head: &[u8], tail: &[u8]) -> Option<Id> {
+    in_head(head).or_else(|| in_tail(tail))
+}
+
+/// `{"jsonrpc":"2.0","id":7,"result":…`
+fn in_head(head: &[u8]) -> Option<Id> {
+    let body = [
+        &b"\"result\""[..],
+        b"\"error\"",
+        b"\"params\"",
+        b"\"method\"",
+    ]
+    .iter()
+    .filter_map(|key| memchr::memmem::find(head, key))
+    .min()
+    .unwrap_or(head.len());
+    let envelope = head.get(..body)?;
+    memchr::memmem::find(envelope, b"\"jsonrpc\"")?;
+    let at = memchr::memmem::find(envelope, b"\"id\"")?;
+    Some(value(envelope.get(at + 4..)?)?.0)
+}
+
+/// `…,"jsonrpc":"2.0","id":7}` or `…,"id":7,"jsonrpc":"2.0"}`
+fn in_tail(tail: &[u8]) -> Option<Id> {
+    let at = memchr::memmem::rfind(tail, b"\"id\"")?;
+    let (id, rest) = value(tail.get(at + 4..)?)?;
+    let rest: Vec<u8> = rest
+        .iter()
+        .copied()
+        .filter(|b| !b.is_ascii_whitespace())
+        .collect();
+    let before = memchr::memmem::rfind(tail, b"\"jsonrpc\"").is_some();
+    match &*rest {
+        b"}" if before => Some(id),
+        b",\"jsonrpc\":\"2.0\"}" => Some(id),
+        _ => None,
+    }
+}
+
+/// `: 7` or `: "a"`, and what follows it.
+fn value(text: &[u8]) -> Option<(Id, &[u8])> {
+    let text = text
+        .trim_ascii_start()
+        .strip_prefix(b":")?
+        .trim_ascii_start();
+    let end = match text.strip_prefix(b"\"") {
+        // One with escapes is not guessed at.
+        Some(inner) => memchr::memchr2(b'"', b'\\', inner)? + 2,
+        None => text.iter().position(|b| !matches!(b, b'-' | b'0'..=b'9'))?,
+    };
+    let raw = Raw::parse(&Bytes::copy_from_slice(text.get(..end)?)).ok()?;
+    let rest = text.get(end..)?;
+    // `1.5` is no id.
+    matches!(rest.trim_ascii_start().first(), Some(b',' | b'}'))
+        .then_some((Id::new(raw).ok()?, rest))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r55_ids_are_found_where_peers_put_them() {
+        let check = |text: &str, expected: Option<&str>| {
+            let found = id(text.as_bytes(), text.as_bytes());
+            let found = found.as_ref().map(|id| id.raw().text());
+            assert_eq!(found, expected, "{text}");
+        };
+        check(r#"{"jsonrpc":"2.0","id":7,"result":{"id":9,"#, Some("7"));
+        check(r#"{"id": "a", "jsonrpc": "2.0", "method":"#, Some("\"a\""));
+        check(r#"{"method":"m","jsonrpc":"2.0","id":-1}"#, Some("-1"));
+        check(
+            r#"{"params":{"id":9},"id":"x","jsonrpc":"2.0"}"#,
+            Some("\"x\""),
+        );
+        check(r#"{"jsonrpc":"2.0","id":"a\"b","method":"m"}"#, None);
+        check(r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, None);
+        check(r#"{"jsonrpc":"2.0","method":"a","params":{"id":7}}"#, None);
+    }
 
     /// All lines of `input` fed in pieces of `size`, and the most bytes held between them.
     fn cut(input: &[u8], size: usize, limit: usize) -> (Vec<Line>, usize) {
