@@ -15,7 +15,7 @@ use super::endpoint::{self, EndpointFault};
 use super::hearing;
 use super::lost;
 use super::place::Place;
-use super::wire::{PROTOCOL_VERSION, Wire, version_header};
+use super::wire::{PROTOCOL_VERSION, Wire, dismissed, version_header};
 use crate::ear::SharedEar;
 use crate::fault::Fault;
 use crate::http::answer;
@@ -133,9 +133,11 @@ impl Session {
             let hearing = hearing::hear_out(&*session.ear, &session.wire, &mut frames, &mut place);
             let fault = tokio::select! {
                 fault = hearing => fault,
-                () = session.over.cancelled() => return,
-                () = stop.cancelled() => return,
+                () = dismissed(&session.over, &stop, &*session.ear) => Fault::Stopping,
             };
+            if session.over.is_cancelled() {
+                return;
+            }
             session.over.cancel();
             session.ear.gone(&fault);
         });

@@ -45,7 +45,7 @@ impl Session {
                         place.proven();
                     }
                 }
-                Err(fault) => match verdict(&fault, offered && named, place.can_resume()) {
+                Err(fault) => match verdict(&fault, offered.then_some(named), &place) {
                     Verdict::NotOffered => return,
                     Verdict::Lost => return self.mourn().await,
                     Verdict::Later => {}
@@ -64,11 +64,14 @@ impl Session {
     }
 }
 
-fn verdict(fault: &Fault, known: bool, placed: bool) -> Verdict {
-    match fault {
-        Fault::Status { status: 404, .. } if known => Verdict::Lost,
-        Fault::Status { status: 400, .. } if placed => Verdict::Anew,
-        fault if transient(fault) => Verdict::Later,
+/// `before` is, where the stream has been there, whether the request named a session.
+fn verdict(fault: &Fault, before: Option<bool>, place: &Place) -> Verdict {
+    match (fault, before) {
+        (Fault::Status { status: 404, .. }, Some(true)) => Verdict::Lost,
+        // Nothing but a proxy without a route: there is no session to be lost.
+        (Fault::Status { status: 404, .. }, Some(false)) => Verdict::Later,
+        (Fault::Status { status: 400, .. }, _) if place.can_resume() => Verdict::Anew,
+        (fault, _) if transient(fault) => Verdict::Later,
         _ => Verdict::NotOffered,
     }
 }
@@ -96,22 +99,26 @@ mod tests {
             status,
             retry_after: None,
         };
+        let nowhere = Place::default();
+        let mut somewhere = Place::default();
+        somewhere.note(&waypost_wire::sse::Event {
+            id: Some("a".to_owned()),
+            ..Default::default()
+        });
         for gone in [404, 405, 501, 400, 401, 403, 406] {
-            let got = verdict(&status(gone), false, false);
+            let got = verdict(&status(gone), None, &nowhere);
             assert_eq!(got, Verdict::NotOffered, "{gone}");
         }
         let html = Fault::ContentType(Some("text/html".to_owned()));
-        assert_eq!(verdict(&html, true, true), Verdict::NotOffered);
+        assert_eq!(verdict(&html, Some(true), &somewhere), Verdict::NotOffered);
         for later in [408, 429, 500, 502, 503, 504] {
-            assert_eq!(
-                verdict(&status(later), true, true),
-                Verdict::Later,
-                "{later}"
-            );
+            let got = verdict(&status(later), Some(true), &somewhere);
+            assert_eq!(got, Verdict::Later, "{later}");
         }
         let refused = Fault::Connect(ConnectFault::Refused);
-        assert_eq!(verdict(&refused, true, true), Verdict::Later);
-        assert_eq!(verdict(&status(404), true, false), Verdict::Lost);
-        assert_eq!(verdict(&status(400), true, true), Verdict::Anew);
+        assert_eq!(verdict(&refused, None, &nowhere), Verdict::Later);
+        assert_eq!(verdict(&status(404), Some(true), &nowhere), Verdict::Lost);
+        assert_eq!(verdict(&status(404), Some(false), &nowhere), Verdict::Later);
+        assert_eq!(verdict(&status(400), Some(true), &somewhere), Verdict::Anew);
     }
 }

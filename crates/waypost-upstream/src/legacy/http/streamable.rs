@@ -20,7 +20,7 @@ use super::hearing;
 use super::lost;
 use super::place::Place;
 use super::standing::transient;
-use super::wire::{PROTOCOL_VERSION, SESSION_ID, Wire, version_header};
+use super::wire::{PROTOCOL_VERSION, SESSION_ID, Wire, dismissed, version_header};
 use crate::ear::{Heard, SharedEar};
 use crate::fault::Fault;
 use crate::http::answer::{self, BodyKind};
@@ -52,7 +52,7 @@ pub(super) struct Session {
     pub(super) wire: Arc<Wire>,
     pub(super) ear: SharedEar,
     state: Mutex<State>,
-    /// Whether it is known if the server has a stream of its own.
+    /// Whether requests need not wait for the server's own stream any more.
     pub(super) settled: watch::Sender<bool>,
     over: CancellationToken,
 }
@@ -116,11 +116,9 @@ impl Link for Streamable {
         self.session.state().stage = Stage::Open;
         let session = Arc::clone(&self.session);
         self.session.wire.tasks.spawn(|stop| async move {
-            let over = session.over.clone();
             tokio::select! {
                 () = session.stand() => {}
-                () = over.cancelled() => {}
-                () = stop.cancelled() => {}
+                () = dismissed(&session.over, &stop, &*session.ear) => {}
             }
         });
     }
@@ -201,7 +199,13 @@ impl Session {
             Stage::Over => return Err(Fault::SessionLost),
             Stage::Open => {
                 let mut settled = self.settled.subscribe();
-                drop(timeout(STANDING, settled.wait_for(|settled| *settled)).await);
+                if timeout(STANDING, settled.wait_for(|settled| *settled))
+                    .await
+                    .is_err()
+                {
+                    // Later requests need not find that out again.
+                    self.settled.send_replace(true);
+                }
             }
         }
         Ok(stage)

@@ -3,15 +3,19 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue};
 use http::{HeaderName, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use waypost_hub::lifecycle::Tasks;
 use waypost_wire::header;
 
+use crate::ear::Ear;
 use crate::fault::Fault;
 use crate::http::Settings;
 use crate::http::answer::{self, BodyKind};
@@ -28,6 +32,9 @@ pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 /// Servers of earlier versions do not know the header (2025-06-18: transports, protocol version
 /// header).
 const VERSION_HEADER_SINCE: &str = "2025-06-18";
+
+/// How long calls may go on after Waypost was told to stop.
+const GRACE: Duration = Duration::from_secs(15);
 
 /// How one server is reached; all its sessions share the connections, and none depends on one.
 pub(super) struct Wire {
@@ -127,6 +134,19 @@ impl fmt::Debug for Wire {
         f.debug_struct("Wire")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+/// Resolves when a stream is to be let go: at once when its session is `over`, and when Waypost
+/// stops, as soon as nothing is in flight that is answered or asked about on it.
+pub(super) async fn dismissed(over: &CancellationToken, stop: &CancellationToken, ear: &dyn Ear) {
+    let gently = async {
+        stop.cancelled().await;
+        drop(timeout(GRACE, ear.idle()).await);
+    };
+    tokio::select! {
+        () = over.cancelled() => {}
+        () = gently => {}
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use waypost_config::Secret;
 use waypost_hub::lifecycle::Tasks;
+use waypost_hub::upstream::BoxFuture;
 use waypost_wire::message::{Message, Outcome};
 
 use super::fake::{Fake, STREAM, Seen, Step, chunk, http};
@@ -25,20 +26,24 @@ pub(super) const LIMIT: usize = 64 * 1024 * 1024;
 
 /// Writes down what it hears.
 #[derive(Debug)]
-pub(super) struct Notes(watch::Sender<Vec<String>>);
+pub(super) struct Notes {
+    notes: watch::Sender<Vec<String>>,
+    /// Whether something is in flight.
+    pub(super) busy: watch::Sender<bool>,
+}
 
 impl Notes {
     fn add(&self, note: String) {
-        self.0.send_modify(|notes| notes.push(note));
+        self.notes.send_modify(|notes| notes.push(note));
     }
 
     pub(super) fn all(&self) -> Vec<String> {
-        self.0.borrow().clone()
+        self.notes.borrow().clone()
     }
 
     /// Waits until so many are there.
     pub(super) async fn first(&self, count: usize) -> Vec<String> {
-        let mut notes = self.0.subscribe();
+        let mut notes = self.notes.subscribe();
         let notes = in_time(notes.wait_for(|notes| notes.len() >= count)).await;
         notes.unwrap().clone()
     }
@@ -64,6 +69,11 @@ impl Ear for Notes {
 
     fn spoiled(&self, id: u64, fault: Fault) {
         self.add(format!("spoiled {id}: {fault}"));
+    }
+
+    fn idle(&self) -> BoxFuture<'_, ()> {
+        let mut busy = self.busy.subscribe();
+        Box::pin(async move { drop(busy.wait_for(|busy| !busy).await) })
     }
 
     fn gone(&self, fault: &Fault) {
@@ -97,6 +107,12 @@ pub(super) fn count(seen: &[Seen], what: &str) -> usize {
 
 /// Opens sessions at `url`, with a header that nobody else may see.
 pub(super) fn dialer(url: &str, transport: Transport, limit: usize) -> HttpDial {
+    let tasks = Tasks::on(tokio::runtime::Handle::current());
+    dialer_on(&tasks, url, transport, limit)
+}
+
+/// The same, with tasks that can be told to stop.
+pub(super) fn dialer_on(tasks: &Tasks, url: &str, transport: Transport, limit: usize) -> HttpDial {
     let settings = Settings {
         name: "u".into(),
         uri: url.parse().unwrap(),
@@ -105,7 +121,7 @@ pub(super) fn dialer(url: &str, transport: Transport, limit: usize) -> HttpDial 
         connections: 4,
     };
     let parts = Parts {
-        tasks: Tasks::on(tokio::runtime::Handle::current()),
+        tasks: tasks.clone(),
         cores: 0,
         response_limit: limit,
         env: Arc::default(),
@@ -125,7 +141,10 @@ pub(super) struct Line {
 }
 
 pub(super) async fn dial(dialer: &HttpDial) -> Result<Line, Fault> {
-    let notes = Arc::new(Notes(watch::Sender::new(Vec::new())));
+    let notes = Arc::new(Notes {
+        notes: watch::Sender::new(Vec::new()),
+        busy: watch::Sender::new(false),
+    });
     let ear: SharedEar = Arc::<Notes>::clone(&notes);
     let link = in_time(dialer.dial(ear)).await?;
     Ok(Line { link, notes })

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
+use waypost_hub::lifecycle::Tasks;
 
 use super::fake::{Fake, STREAM, Seen, Step, chunk, http};
-use super::kit::{LIMIT, Line, accepted, count, dial, dialer, end, in_time, more, stream};
+use super::kit::{
+    LIMIT, Line, accepted, count, dial, dialer, dialer_on, end, in_time, more, stream,
+};
 use crate::fault::Fault;
 use crate::legacy::http::Transport;
 
@@ -197,6 +200,27 @@ async fn a_session_ends_with_its_stream() {
     let again = line.request(2, "tools/call").await;
     assert!(matches!(again, Err(Fault::SessionLost)), "{again:?}");
     assert_eq!(count(&fake.requests(), "tools/call"), 1);
+}
+
+#[tokio::test]
+async fn what_is_in_flight_is_still_heard_when_waypost_stops() {
+    let fake = server(|_| "messages".to_owned(), "\n").await;
+    let tasks = Tasks::on(tokio::runtime::Handle::current());
+    let line = dial(&dialer_on(&tasks, &url(&fake), Transport::Sse, LIMIT)).await;
+    let line = line.unwrap();
+    line.greet("2024-11-05").await.unwrap();
+    line.notes.busy.send_replace(true);
+    let drained = tasks.drain(Duration::from_secs(15));
+    let last = async {
+        line.request(1, "tools/call").await.unwrap();
+        assert_eq!(line.notes.first(2).await.len(), 2);
+        line.notes.busy.send_replace(false);
+    };
+    let (drained, ()) = tokio::join!(in_time(drained), last);
+    assert!(drained);
+    assert_eq!(line.notes.all()[2], "gone: stopping");
+    let again = line.request(2, "tools/call").await;
+    assert!(matches!(again, Err(Fault::SessionLost)), "{again:?}");
 }
 
 #[tokio::test]

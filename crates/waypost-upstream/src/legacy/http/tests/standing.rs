@@ -75,6 +75,42 @@ async fn a_server_that_keeps_its_head_back_does_not_hold_calls_up() {
     let fake = server(|_| vec![Step::Hang]).await;
     let line = open(&fake).await;
     line.request(1, "tools/call").await.unwrap();
+    let begun = std::time::Instant::now();
+    for id in 2..6 {
+        line.request(id, "tools/call").await.unwrap();
+    }
+    assert!(begun.elapsed() < Duration::from_millis(400), "each waits");
+}
+
+#[tokio::test]
+async fn r4_comments_are_nothing() {
+    let comment = ": {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n:data: {}\n:\n\n";
+    let told = Arc::new(Notify::new());
+    let tell = Arc::clone(&told);
+    let fake = Fake::start(move |_, seen| match seen.what() {
+        "GET" => vec![
+            stream(&comment.repeat(3)),
+            Step::When(Arc::clone(&tell)),
+            more(&format!("{comment}{CHANGED}{comment}")),
+            Step::Hang,
+        ],
+        "tools/call" => {
+            let answer = super::kit::answer(&seen.id());
+            let text = format!("{comment}{comment}{PROGRESS}{comment}{answer}{comment}");
+            vec![stream(&text), end()]
+        }
+        _ => usual(seen),
+    })
+    .await;
+    let line = open(&fake).await;
+    line.request(1, "tools/call").await.unwrap();
+    told.notify_one();
+    let expected = [
+        "on 1: notifications/progress",
+        "on 1: 1 has {}",
+        "notifications/tools/list_changed",
+    ];
+    assert_eq!(line.notes.first(4).await[1..], expected);
 }
 
 #[tokio::test]
