@@ -309,7 +309,7 @@ impl World {
         call.method = method.to_owned();
         call.params = object(&params);
         call.principal = Principal::new(who);
-        let (reply, _) = self.serve(call).await?;
+        let (reply, _) = Box::pin(self.serve(call)).await?;
         reply.into_end().await
     }
 
