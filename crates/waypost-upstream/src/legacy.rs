@@ -4,7 +4,8 @@
 //! shares one, [`session`] and [`handshake`] are one of them. [`table`] knows whose an answer is,
 //! [`exchange`] and [`legs`] are one call, [`drive`] carries it through; [`question`] and
 //! [`parked`] are what the server asks meanwhile, [`url_mode`] what it wants done first.
-//! [`listen`] and [`listeners`] are subscriptions; [`translate`] is about words.
+//! [`listen`] and [`listeners`] are subscriptions, [`tasks`] the experimental tasks of 2025-11-25;
+//! [`translate`] is about words.
 //!
 //! [`link`] is the seam to the transports: [`pipe`] and [`http`].
 
@@ -27,6 +28,7 @@ mod pool;
 mod question;
 mod session;
 mod table;
+mod tasks;
 mod translate;
 mod upstream;
 mod url_mode;

@@ -45,9 +45,13 @@ pub(crate) struct Exchange {
     method: String,
     /// What the server repeats in progress notifications; later legs have others.
     progress_token: Option<Raw>,
+    /// The task that it waits for; then it has no caller of its own.
+    task: Option<String>,
     state: Mutex<State>,
     /// There is something to do for whoever drives the call.
     wake: Notify,
+    /// The same for those who only look.
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +62,7 @@ struct State {
     answer: Option<Result<Ending, Fault>>,
     questions: Vec<Question>,
     keys: u32,
+    prefix: String,
     /// What the server asked for and no caller declared.
     refused: Map<String, Value>,
     parked: Option<Parking>,
@@ -98,11 +103,35 @@ impl Exchange {
             upstream: Arc::clone(upstream),
             method: call.method.clone(),
             progress_token: call.meta.progress_token.clone(),
+            task: None,
             state: Mutex::default(),
             wake: Notify::new(),
+            changed: Notify::new(),
         });
         let outlet = exchange.attach(&mut exchange.state(), call);
         (exchange, outlet)
+    }
+
+    /// A wait for a task that no caller is bound to: what it brings is looked at from outside.
+    pub(crate) fn unattended(upstream: &Arc<str>, method: &str, task: &str) -> Arc<Self> {
+        Arc::new(Self {
+            upstream: Arc::clone(upstream),
+            method: method.to_owned(),
+            progress_token: None,
+            task: Some(task.to_owned()),
+            // Keys of one task are never used twice, also should it be waited for again.
+            state: Mutex::new(State {
+                prefix: format!("{:08x}-", rand::random::<u32>()),
+                ..State::default()
+            }),
+            wake: Notify::new(),
+            changed: Notify::new(),
+        })
+    }
+
+    /// The task that it waits for.
+    pub(crate) fn task(&self) -> Option<&str> {
+        self.task.as_deref()
     }
 
     /// The upstream's name.
@@ -121,7 +150,7 @@ impl Exchange {
         matches!(
             &*self.method,
             method::TOOLS_CALL | method::PROMPTS_GET | method::RESOURCES_READ
-        )
+        ) || self.task.is_some()
     }
 
     /// Whether progress with this token is about this call.
@@ -137,9 +166,9 @@ impl Exchange {
             .is_some_and(|leg| leg.level.is_some())
     }
 
-    /// Whether it waits for answers that only a caller can give.
+    /// Whether nobody waits for it here.
     pub(crate) fn is_parked(&self) -> bool {
-        self.state().parked.is_some()
+        self.task.is_some() || self.state().parked.is_some()
     }
 
     /// Progress of this call, under the token of whoever waits now.
@@ -184,6 +213,8 @@ impl Exchange {
         let Some(leg) = &state.leg else {
             // Whoever comes back decides; it declares anew.
             state.question(Some(id), method, params);
+            drop(state);
+            self.changed.notify_waiters();
             return Ok(());
         };
         let asked = Question::request(method, &params);
@@ -231,6 +262,7 @@ impl Exchange {
         state.end(Ok(ending));
         drop(state);
         self.wake.notify_one();
+        self.changed.notify_waiters();
     }
 
     /// There will be no answer, unless it has come already.
@@ -241,6 +273,7 @@ impl Exchange {
         }
         drop(state);
         self.wake.notify_one();
+        self.changed.notify_waiters();
     }
 
     /// Ends the call in words of our own.
@@ -263,6 +296,49 @@ impl Exchange {
     pub(crate) fn abandon(&self) {
         self.state().give_up();
         self.wake.notify_one();
+    }
+
+    /// Resolves when there are questions, or the answer.
+    pub(crate) async fn asked(&self) {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state();
+                if state.over || !state.questions.is_empty() {
+                    return;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Resolves with the answer that nobody took.
+    pub(crate) async fn ended(&self) -> Result<Outcome, Fault> {
+        loop {
+            let changed = self.changed.notified();
+            match &self.state().answer {
+                Some(Ok(Ending::Answer(outcome))) => return Ok(outcome.clone()),
+                Some(Ok(Ending::Ours(_))) => return Err(Fault::NoEnd),
+                Some(Err(fault)) => return Err(fault.clone()),
+                None => {}
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether there will be no answer.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state().answer, Some(Err(_)))
+    }
+
+    /// What the server asks now.
+    pub(crate) fn questions(&self) -> Object {
+        self.state().show()
+    }
+
+    /// Answers of somebody who looked; the others stay.
+    pub(crate) fn answer(&self, responses: &Object) -> Vec<Answered> {
+        self.state().take_answered(responses)
     }
 
     /// What is to be done now.
@@ -305,11 +381,7 @@ impl Exchange {
         let Some(leg) = this.leg.take() else {
             return false;
         };
-        let requests = Object::from_iter(this.questions.iter_mut().map(|question| {
-            question.shown = true;
-            let request = Question::request(&question.method, &question.params);
-            (question.key.clone(), Raw::from(request))
-        }));
+        let requests = this.show();
         this.parked = Some(Parking {
             until,
             _permit: permit,
@@ -354,19 +426,10 @@ impl Exchange {
             .get("inputResponses")
             .and_then(|raw| raw.as_object().ok());
         let responses = responses.unwrap_or_default();
-        let mut told = Vec::new();
-        state
-            .questions
-            .retain_mut(|question| match responses.get(&question.key) {
-                Some(answer) if question.shown => {
-                    told.push(question.answer(answer.clone()));
-                    false
-                }
-                _ => {
-                    question.shown = false;
-                    true
-                }
-            });
+        let told = state.take_answered(&responses);
+        for question in &mut state.questions {
+            question.shown = false;
+        }
         state.parked = None;
         state.held = told.iter().any(|answered| answered.id.is_none());
         let outlet = self.attach(&mut state, call);
@@ -396,7 +459,7 @@ impl State {
     fn question(&mut self, id: Option<Id>, method: &str, params: Object) {
         self.keys += 1;
         self.questions.push(Question {
-            key: format!("q{}", self.keys),
+            key: format!("{}q{}", self.prefix, self.keys),
             id,
             method: method.to_owned(),
             params,
@@ -436,6 +499,29 @@ impl State {
         };
         let missing = Value::Object(self.refused.clone());
         failed.then(|| End::Error(asks::refusal(upstream, &missing)))
+    }
+
+    /// All questions, which somebody has from now on.
+    fn show(&mut self) -> Object {
+        let shown = self.questions.iter_mut().map(|question| {
+            question.shown = true;
+            let request = Question::request(&question.method, &question.params);
+            (question.key.clone(), Raw::from(request))
+        });
+        shown.collect()
+    }
+
+    /// Takes out the questions that were shown and are answered now.
+    fn take_answered(&mut self, responses: &Object) -> Vec<Answered> {
+        let mut told = Vec::new();
+        self.questions.retain_mut(|question| {
+            let answer = responses.get(&question.key).filter(|_| question.shown);
+            if let Some(answer) = answer {
+                told.push(question.answer(answer.clone()));
+            }
+            answer.is_none()
+        });
+        told
     }
 
     fn end(&mut self, ending: Result<Ending, Fault>) {

@@ -21,6 +21,7 @@ use super::level::Level;
 use super::link::{Dial, Link};
 use super::pool::Pool;
 use super::table::Table;
+use super::tasks::Results;
 use crate::ear::Ear as _;
 use crate::fault::Fault;
 use crate::flight::Opened;
@@ -43,6 +44,9 @@ pub(crate) struct Session {
     pub(crate) link: Arc<dyn Link>,
     pub(crate) facts: Facts,
     instance: Arc<str>,
+    /// The tasks whose ends are waited for.
+    pub(crate) results: Results,
+    tasks: Tasks,
     /// What the server was told to log; held while it is told.
     level: Mutex<Option<Level>>,
     /// How many listen to each resource; held while the server is told.
@@ -100,6 +104,8 @@ impl Session {
             link,
             facts,
             instance: instance.unwrap_or_else(random),
+            results: Results::default(),
+            tasks: opening.tasks.clone(),
             level: Mutex::default(),
             subscribed: Mutex::default(),
             retiring: CancellationToken::new(),
@@ -117,6 +123,18 @@ impl Session {
             attended.end().await;
         });
         Ok(session)
+    }
+
+    /// Runs `work` until it is done or the session is over.
+    pub(crate) fn spawn(self: Arc<Self>, work: impl Future<Output = ()> + Send + 'static) {
+        let tasks = self.tasks.clone();
+        tasks.spawn(|stop| async move {
+            tokio::select! {
+                () = work => {}
+                () = self.closing.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        });
     }
 
     /// The tag of what answers here.

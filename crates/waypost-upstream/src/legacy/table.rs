@@ -22,7 +22,7 @@ use waypost_wire::raw::Raw;
 use super::exchange::Exchange;
 use super::listeners::Listeners;
 use super::outbox::Outbox;
-use super::url_mode;
+use super::{tasks, url_mode};
 use crate::ear::{Ear, Heard};
 use crate::event::Ignored;
 use crate::fault::Fault;
@@ -132,6 +132,7 @@ impl Table {
         if let Some(fault) = &state.gone {
             return Err(fault.clone());
         }
+        state.used = Instant::now();
         state.plain.insert(id, answer_in);
         Ok((id, answer))
     }
@@ -314,8 +315,9 @@ impl Table {
             self.ignore("request");
             return self.refuse(&request.id, code::METHOD_NOT_FOUND, "method not found");
         }
+        let task = tasks::related(&request.params);
         let mut state = self.state();
-        match target(&state, self.audience, of) {
+        match target(&state, self.audience, of, task.as_deref()) {
             Ok(call) => {
                 drop(state);
                 self.put_to(&call, request);
@@ -330,7 +332,12 @@ impl Table {
     }
 
     fn put_to(&self, call: &Exchange, request: Request) {
-        let Request { id, method, params } = request;
+        let Request {
+            id,
+            method,
+            mut params,
+        } = request;
+        tasks::unrelate(&mut params);
         if let Err(missing) = call.ask(id.clone(), &method, params) {
             self.ignore("undeclared_question");
             let names: Vec<_> = missing.as_object().into_iter().flatten().collect();
@@ -427,7 +434,16 @@ impl Nobody {
 }
 
 /// The call whose caller is to be asked.
-fn target(state: &State, audience: Audience, of: Option<u64>) -> Result<Arc<Exchange>, Nobody> {
+fn target(
+    state: &State,
+    audience: Audience,
+    of: Option<u64>,
+    task: Option<&str>,
+) -> Result<Arc<Exchange>, Nobody> {
+    let is_about = |call: &&Arc<Exchange>| task.is_some() && call.task() == task;
+    if let Some(call) = state.open.values().find(is_about) {
+        return Ok(Arc::clone(call));
+    }
     if let Some(call) = of.and_then(|id| state.open.get(&id)) {
         return if call.may_ask() {
             Ok(Arc::clone(call))
@@ -435,7 +451,8 @@ fn target(state: &State, audience: Audience, of: Option<u64>) -> Result<Arc<Exch
             Err(Nobody::Here)
         };
     }
-    let mut can = state.open.values().filter(|call| call.may_ask());
+    let calls = state.open.values().filter(|call| call.task().is_none());
+    let mut can = calls.filter(|call| call.may_ask());
     match audience {
         Audience::Nobody => Err(Nobody::Here),
         Audience::One => can.next().cloned().ok_or(Nobody::Yet),

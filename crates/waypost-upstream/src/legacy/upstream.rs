@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
 use waypost_hub::call::{Call, Principal, Session as ClientSession};
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
-use waypost_hub::reply::Reply;
+use waypost_hub::reply::{End, Event, Reply};
 use waypost_hub::upstream::Facts;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -24,6 +25,7 @@ use super::listen;
 use super::parked::{PREFIX, Parked};
 use super::pool::{Pool, Settings};
 use super::session::Session;
+use super::tasks::{self, Supports};
 use super::translate;
 use super::url_mode::Visits;
 use crate::fault::Fault;
@@ -34,6 +36,7 @@ pub(crate) struct Legacy {
     upstream: Arc<str>,
     pool: Arc<Pool>,
     parked: Arc<Parked>,
+    supports: Supports,
     tasks: Tasks,
     startup_timeout: Duration,
 }
@@ -51,6 +54,7 @@ impl Legacy {
             startup_timeout: settings.startup_timeout,
             pool: Pool::new(settings, dial, tasks),
             parked: Arc::new(Parked::new(room)),
+            supports: Supports::default(),
             tasks: tasks.clone(),
         }
     }
@@ -64,14 +68,14 @@ impl Legacy {
         let patience = self.startup_timeout / 2;
         match session.ask_within("ping", &Object::new(), patience).await {
             // Any answer is a sign of life.
-            Ok(_) => Ok(session.facts.clone()),
+            Ok(_) => Ok(tasks::shown(session.facts.clone())),
             Err(Fault::SessionLost) => {
                 let session = self.pool.renew(None, &session).await?;
-                Ok(session.facts.clone())
+                Ok(tasks::shown(session.facts.clone()))
             }
             // It may be at work on a call and answer nothing else meanwhile.
             Err(Fault::Late(_)) if session.table.idle_since().is_none() => {
-                Ok(session.facts.clone())
+                Ok(tasks::shown(session.facts.clone()))
             }
             Err(fault) => {
                 if matches!(fault, Fault::Late(_)) {
@@ -90,7 +94,7 @@ impl Legacy {
     pub(crate) async fn begin(&self, dial: Arc<dyn Dial>) -> Result<Facts, Fault> {
         let within = self.startup_timeout / 2;
         let session = self.pool.home_over(&dial, within).await?;
-        Ok(session.facts.clone())
+        Ok(tasks::shown(session.facts.clone()))
     }
 
     /// Answers `call`.
@@ -109,8 +113,7 @@ impl Legacy {
                 return Ok(listen::open(session, &self.upstream, &self.tasks, &call).await);
             }
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
-                let error = ErrorObject::new(code::METHOD_NOT_FOUND, "the server has no tasks");
-                return Ok(Reply::error(error));
+                return self.task(&call).await;
             }
             _ => {}
         }
@@ -119,7 +122,58 @@ impl Legacy {
             return self.resume(&state, &call).await;
         }
         let session = self.pool.of(&call).await.map_err(fail)?;
-        self.start(session, call).await.map_err(fail)
+        match &*call.method {
+            method::TOOLS_CALL if tasks::has(&session.facts) => self.tool(session, call).await,
+            method::TOOLS_LIST => {
+                let reply = self.start(session, call).await;
+                if let Ok(Reply::End(End::Complete(list))) = &reply {
+                    self.supports.learn(list);
+                }
+                reply
+            }
+            _ => self.start(session, call).await,
+        }
+        .map_err(fail)
+    }
+
+    /// Calls a tool of a server that has tasks of its own.
+    async fn tool(&self, session: Arc<Session>, mut call: Call) -> Result<Reply, Fault> {
+        let name = call.params.string("name").unwrap_or_default();
+        if !self.supports.demanded(&name) {
+            let again = call.clone();
+            let reply = self.start(Arc::clone(&session), call).await?;
+            if !tasks::refused_plainly(&reply) {
+                return Ok(reply);
+            }
+            self.supports.demand(&name);
+            call = again;
+        }
+        if !call.meta.capabilities.has_tasks() {
+            return Ok(tasks::demanded());
+        }
+        call.params.set("task", Raw::empty_object());
+        let end = self.start(session, call).await?;
+        Ok(match end {
+            Reply::End(end) => Reply::End(tasks::created(end)),
+            Reply::Stream(events) => Reply::Stream(Box::pin(events.map(|event| match event {
+                Ok(Event::End(end)) => Ok(Event::End(tasks::created(end))),
+                other => other,
+            }))),
+        })
+    }
+
+    /// Answers what is asked about a task. It lives in the session that made it.
+    async fn task(&self, call: &Call) -> Result<Reply, CallError> {
+        let key = Key::of(call, self.pool.settings.isolation);
+        let session = self.pool.current(&key);
+        let session = session.filter(|session| tasks::has(&session.facts));
+        match session {
+            Some(session) => tasks::answer(&session, &self.upstream, call).await,
+            None => {
+                let error = ErrorObject::new(code::INVALID_PARAMS, "unknown task");
+                Ok(Reply::error(error))
+            }
+        }
     }
 
     async fn start(&self, session: Arc<Session>, call: Call) -> Result<Reply, Fault> {

@@ -1,0 +1,307 @@
+//! The experimental tasks of 2025-11-25, shown as those of the extension (SEP-2663).
+//!
+//! There a task's status and its result are two requests, and the questions of a task come while
+//! `tasks/result` is open. So that one is sent, once, when a task asks or has ended; what it
+//! brings is kept with the task.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::timeout;
+use waypost_hub::call::Call;
+use waypost_hub::error::CallError;
+use waypost_hub::reply::{End, Reply};
+use waypost_hub::upstream::Facts;
+use waypost_wire::capability::TASKS;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Outcome};
+use waypost_wire::meta::META;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::{RESULT_TYPE, ensure_complete};
+use waypost_wire::task::Status;
+
+use super::exchange::{Exchange, Need};
+use super::session::Session;
+use crate::fault::Fault;
+
+/// The request that waits for the end.
+pub(crate) const RESULT: &str = "tasks/result";
+
+/// Ties a message to a task, in its `_meta`.
+pub(crate) const RELATED: &str = "io.modelcontextprotocol/related-task";
+
+/// How long a question, or the result of a task that has ended, may take to come.
+const ASKED_WITHIN: Duration = Duration::from_millis(500);
+const ENDED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Tasks remembered per session.
+const MOST: usize = 4096;
+
+/// The tools of one server that answer only with tasks.
+#[derive(Debug, Default)]
+pub(crate) struct Supports(Mutex<HashMap<String, bool>>);
+
+impl Supports {
+    /// Learns from an answer to `tools/list`.
+    pub(crate) fn learn(&self, list: &Object) {
+        let tools = list
+            .get("tools")
+            .and_then(Raw::as_array)
+            .unwrap_or_default();
+        let mut known = self.known();
+        for tool in tools.iter().filter_map(|tool| tool.as_object().ok()) {
+            let execution = tool.get("execution").and_then(|raw| raw.as_object().ok());
+            let support = execution.and_then(|execution| execution.string("taskSupport"));
+            if let Some(name) = tool.string("name") {
+                known.insert(name, support.as_deref() == Some("required"));
+            }
+        }
+    }
+
+    /// Learns that a tool answers only with tasks.
+    pub(crate) fn demand(&self, tool: &str) {
+        self.known().insert(tool.to_owned(), true);
+    }
+
+    /// Whether the tool answers only with tasks.
+    pub(crate) fn demanded(&self, tool: &str) -> bool {
+        self.known().get(tool).copied().unwrap_or_default()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the server has tasks of its own for tools.
+pub(crate) fn has(facts: &Facts) -> bool {
+    let member = |object: &Object, name| object.get(name).and_then(|raw| raw.as_object().ok());
+    let tasks = member(&facts.capabilities, "tasks");
+    let tools = tasks
+        .and_then(|tasks| member(&tasks, "requests"))
+        .and_then(|requests| member(&requests, "tools"));
+    tools.is_some_and(|tools| tools.get("call").is_some_and(Raw::is_object))
+}
+
+/// The description of a server with the extension in place of its own tasks.
+pub(crate) fn shown(mut facts: Facts) -> Facts {
+    let has = has(&facts);
+    facts.capabilities.remove("tasks");
+    if has {
+        let extensions = Object::from_iter([(TASKS, Raw::empty_object())]);
+        facts.capabilities.set("extensions", extensions.into());
+    }
+    facts
+}
+
+/// What a caller gets that did not declare tasks.
+pub(crate) fn demanded() -> Reply {
+    Reply::error(ErrorObject::missing_capability(
+        "the tool answers only with tasks, which the request does not declare",
+        &serde_json::json!({ "extensions": { TASKS: {} } }),
+    ))
+}
+
+/// A `CreateTaskResult` of the extension from the old one; any other result is what it is.
+pub(crate) fn created(end: End) -> End {
+    let End::Complete(result) = end else {
+        return end;
+    };
+    match result.get("task").and_then(|raw| raw.as_object().ok()) {
+        Some(old) if old.contains("taskId") => End::Task(flat(&old, "task")),
+        _ => End::Complete(result),
+    }
+}
+
+/// A task in the members of the extension.
+fn flat(old: &Object, kind: &str) -> Object {
+    let mut task = Object::from_iter([(RESULT_TYPE, Raw::string(kind))]);
+    for name in [
+        "taskId",
+        "status",
+        "statusMessage",
+        "createdAt",
+        "lastUpdatedAt",
+    ] {
+        if let Some(value) = old.get(name) {
+            task.set(name, value.clone());
+        }
+    }
+    task.set("ttlMs", old.get("ttl").cloned().unwrap_or_else(Raw::null));
+    if let Some(interval) = old.get("pollInterval") {
+        task.set("pollIntervalMs", interval.clone());
+    }
+    task
+}
+
+/// The tasks of one session whose results are waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Results(Mutex<HashMap<String, Arc<Exchange>>>);
+
+impl Results {
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Exchange>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn of(&self, task: &str) -> Option<Arc<Exchange>> {
+        self.all().get(task).cloned()
+    }
+}
+
+/// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
+///
+/// # Errors
+/// Why there is no answer.
+pub(crate) async fn answer(
+    session: &Arc<Session>,
+    upstream: &Arc<str>,
+    call: &Call,
+) -> Result<Reply, CallError> {
+    let fail = |fault: Fault| fault.into_call(upstream);
+    let task = call.params.string("taskId").unwrap_or_default();
+    let params = Object::from_iter([("taskId", Raw::string(&task))]);
+    if call.method == method::TASKS_UPDATE {
+        let responses = call.params.get("inputResponses");
+        let responses = responses.and_then(|raw| raw.as_object().ok());
+        if let Some(waits) = session.results.of(&task) {
+            for told in waits.answer(&responses.unwrap_or_default()) {
+                if let Some(response) = told.response() {
+                    session.table.say(response);
+                }
+            }
+        }
+        return Ok(done());
+    }
+    let asked = session
+        .ask_within(&call.method, &params, ENDED_WITHIN)
+        .await;
+    match asked.map_err(fail)? {
+        // One that has ended cannot be cancelled there; here that is no error.
+        Outcome::Error(_) if call.method == method::TASKS_CANCEL => Ok(done()),
+        Outcome::Error(error) => Ok(Reply::error(error)),
+        Outcome::Result(_) if call.method == method::TASKS_CANCEL => Ok(done()),
+        Outcome::Result(raw) => {
+            let old = raw.as_object().map_err(|m| fail(Fault::Malformed(m)))?;
+            let task = detailed(session, upstream, &task, &old).await;
+            task.map(Reply::complete).map_err(fail)
+        }
+    }
+}
+
+/// The task with what it asks, or what it brought.
+async fn detailed(
+    session: &Arc<Session>,
+    upstream: &Arc<str>,
+    id: &str,
+    old: &Object,
+) -> Result<Object, Fault> {
+    let mut task = flat(old, "complete");
+    let status = old.string("status").and_then(|text| Status::parse(&text));
+    match status {
+        Some(Status::Working) => {}
+        Some(Status::InputRequired) => {
+            let waits = result_of(session, upstream, id);
+            drop(timeout(ASKED_WITHIN, waits.asked()).await);
+            let questions = waits.questions();
+            if questions.is_empty() {
+                // The question has not come yet, or is answered already.
+                task.set("status", Raw::string(Status::Working.as_str()));
+            } else {
+                task.set("inputRequests", questions.into());
+            }
+        }
+        Some(Status::Completed | Status::Failed) => {
+            let waits = result_of(session, upstream, id);
+            let answer = timeout(ENDED_WITHIN, waits.ended()).await;
+            inline(&mut task, answer.unwrap_or(Err(Fault::Late(ENDED_WITHIN)))?);
+        }
+        Some(Status::Cancelled) | None => {}
+    }
+    Ok(task)
+}
+
+/// Puts the end into the task. What it says decides, should the status say otherwise.
+fn inline(task: &mut Object, outcome: Outcome) {
+    match outcome {
+        Outcome::Error(error) => {
+            task.set("status", Raw::string(Status::Failed.as_str()));
+            task.set("error", error.raw().clone());
+        }
+        Outcome::Result(raw) => {
+            let mut result = raw.as_object().unwrap_or_default();
+            unrelate(&mut result);
+            ensure_complete(&mut result);
+            // There a tool's own failure is a failed task; here it is a result like any other.
+            task.set("status", Raw::string(Status::Completed.as_str()));
+            task.set("result", result.into());
+        }
+    }
+}
+
+/// The wait for the end of a task, begun where there is none.
+fn result_of(session: &Arc<Session>, upstream: &Arc<str>, id: &str) -> Arc<Exchange> {
+    let mut all = session.results.all();
+    if let Some(waits) = all.get(id).filter(|waits| !waits.has_failed()) {
+        return Arc::clone(waits);
+    }
+    if all.len() >= MOST {
+        all.retain(|_, waits| waits.need() != Need::Over);
+    }
+    let waits = Exchange::unattended(upstream, RESULT, id);
+    all.insert(id.to_owned(), Arc::clone(&waits));
+    drop(all);
+    let (session, exchange) = (Arc::clone(session), Arc::clone(&waits));
+    let id = id.to_owned();
+    session
+        .clone()
+        .spawn(async move { wait_for(&session, &exchange, &id).await });
+    waits
+}
+
+/// Sends `tasks/result` and waits for the answer, however long that takes.
+async fn wait_for(session: &Session, exchange: &Arc<Exchange>, task: &str) {
+    let id = match session.table.open(exchange) {
+        Ok(id) => id,
+        Err(fault) => return exchange.fail(fault),
+    };
+    let params = Object::from_iter([("taskId", Raw::string(task))]);
+    let request = message::encode_request(&Id::number(id), RESULT, &params);
+    if let Err(fault) = session.link.request(id, request).await {
+        session.table.close(id);
+        exchange.fail(fault);
+    }
+}
+
+fn done() -> Reply {
+    Reply::complete(Object::from_iter([(RESULT_TYPE, Raw::string("complete"))]))
+}
+
+/// Whether an answer says that the tool has to be called as a task. Nothing has run then.
+pub(crate) fn refused_plainly(reply: &Reply) -> bool {
+    matches!(reply, Reply::End(End::Error(error)) if error.code() == code::METHOD_NOT_FOUND)
+}
+
+/// The task that a message is about.
+pub(crate) fn related(params: &Object) -> Option<String> {
+    let meta = params.get(META)?.as_object().ok()?;
+    meta.get(RELATED)?.as_object().ok()?.string("taskId")
+}
+
+/// Takes out what ties a message to a task: callers know it by another name.
+pub(crate) fn unrelate(params: &mut Object) {
+    let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+    let Some(mut meta) = meta.filter(|meta| meta.contains(RELATED)) else {
+        return;
+    };
+    meta.remove(RELATED);
+    if meta.is_empty() {
+        params.remove(META);
+    } else {
+        params.set(META, meta.into());
+    }
+}
