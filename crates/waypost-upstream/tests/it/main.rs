@@ -15,6 +15,7 @@ mod http;
 mod kit;
 mod legacy;
 mod legacy_http;
+mod legacy_http_streams;
 mod legacy_tasks;
 mod stdio;
 mod stdio_life;
