@@ -22,4 +22,5 @@ pub mod raw;
 pub mod result;
 pub mod sse;
 pub mod task;
+pub mod text;
 pub mod version;

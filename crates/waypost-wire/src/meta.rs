@@ -49,15 +49,6 @@ pub struct RequestMeta {
 }
 
 impl RequestMeta {
-    /// Takes `_meta` out of `params` and reads it.
-    ///
-    /// # Errors
-    /// [`Malformed`] when it or a required member is missing or of the wrong kind; the caller
-    /// answers it as `-32602`.
-    pub fn take(params: &mut Object) -> Result<Self, Malformed> {
-        Self::read(Self::object(params.remove(META))?)
-    }
-
     /// The members of `_meta`, which must be there and an object.
     ///
     /// # Errors
@@ -76,7 +67,8 @@ impl RequestMeta {
     /// Reads the members of `_meta`.
     ///
     /// # Errors
-    /// As [`RequestMeta::take`].
+    /// [`Malformed`] when a required one is missing or of the wrong kind; the caller answers it
+    /// as `-32602`.
     pub fn read(mut rest: Object) -> Result<Self, Malformed> {
         let version = rest.remove(PROTOCOL_VERSION);
         let version = version.ok_or(Malformed::Missing {

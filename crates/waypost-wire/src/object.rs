@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::error::Malformed;
 use crate::raw::Raw;
+use crate::text::{NAME, clip};
 
 /// Up to here a repeated key is looked for by comparing; above it by hashing.
 const FEW: usize = 24;
@@ -143,7 +144,9 @@ impl Object {
                 .find(|(_, (key, _))| !seen.insert(&**key))
         };
         match repeated {
-            Some((_, (key, _))) => Err(Malformed::RepeatedKey { key: clip(key) }),
+            Some((_, (key, _))) => Err(Malformed::RepeatedKey {
+                key: clip(key, NAME).into_owned(),
+            }),
             None => Ok(()),
         }
     }
@@ -175,10 +178,6 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     } else {
         out.extend_from_slice(Raw::string(text).as_bytes());
     }
-}
-
-fn clip(key: &str) -> String {
-    key.chars().take(64).collect()
 }
 
 /// Tells "not an object" from invalid JSON that serde reports as a data error (an invalid key).

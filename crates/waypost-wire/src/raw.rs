@@ -62,6 +62,19 @@ impl Raw {
         Self(Bytes::from_static(if value { b"true" } else { b"false" }))
     }
 
+    /// An array of these items, each as it is.
+    pub fn array<'a>(items: impl IntoIterator<Item = &'a Self>) -> Self {
+        let mut out = vec![b'['];
+        for item in items {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(item.as_bytes());
+        }
+        out.push(b']');
+        Self(out.into())
+    }
+
     /// The JSON text.
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
@@ -168,5 +181,29 @@ impl fmt::Debug for Raw {
 impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(items: &[&str], expected: &str) {
+        let parse = |text: &&str| Raw::parse(&Bytes::from((*text).to_owned())).unwrap();
+        let items: Vec<Raw> = items.iter().map(parse).collect();
+        let array = Raw::array(&items);
+        assert_eq!(array.text(), expected);
+        assert_eq!(array.as_array().unwrap(), items);
+    }
+
+    #[test]
+    fn an_array_holds_its_items_as_they_are() {
+        check(&[], "[]");
+        check(&["1.0"], "[1.0]");
+        check(
+            &["[ ]", r#"{"a" : 1e5}"#, "null"],
+            r#"[[ ],{"a" : 1e5},null]"#,
+        );
     }
 }

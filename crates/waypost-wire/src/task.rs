@@ -43,11 +43,6 @@ impl Status {
             Self::Cancelled => "cancelled",
         }
     }
-
-    /// Whether nothing changes any more.
-    pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
-    }
 }
 
 /// A task as a server described it: a `CreateTaskResult`, the answer to `tasks/get`, or the
