@@ -52,7 +52,6 @@ fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
         listen,
         admin,
         admin_token: access::admin_token(raw.admin.token, report),
-        insecure: raw.insecure,
         auth,
         front: settings::front(raw.front, &top.key("front"), report),
         limits: settings::limits(&raw.limits, &top.key("limits"), report),

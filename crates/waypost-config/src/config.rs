@@ -20,8 +20,6 @@ pub struct Config {
     pub admin: SocketAddr,
     /// Bearer token of the admin API; without one it is for loopback only.
     pub admin_token: Option<Secret>,
-    /// The operator wants the endpoint open to the network without keys.
-    pub insecure: bool,
     /// Who may call.
     pub auth: Auth,
     /// How the MCP endpoint treats HTTP.
@@ -64,8 +62,8 @@ pub struct Key {
 
 /// SHA-256 of a bearer key. `Display` gives the form of the file, `sha256:<hex>`.
 ///
-/// There is no `PartialEq` shortcut in the checking of keys: compare [`KeyHash::bytes`] in
-/// constant time.
+/// `==` is there to compare configurations. What somebody presents is compared in constant time,
+/// by [`KeyHash::bytes`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash(pub [u8; 32]);
 
@@ -108,8 +106,10 @@ pub struct Limits {
     pub response_body: usize,
     /// Levels of JSON in a request body.
     pub json_depth: usize,
-    /// Requests at once.
+    /// Requests at once, listen streams left out.
     pub in_flight: usize,
+    /// Open listen streams.
+    pub listeners: usize,
     /// Calls waiting for their caller at once.
     pub parked: usize,
     /// Notifications waiting for one listener.

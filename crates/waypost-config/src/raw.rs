@@ -118,8 +118,10 @@ pub(crate) struct RawLimits {
     pub(crate) response_body: SizeText,
     /// How deep JSON from clients may nest.
     pub(crate) json_depth: usize,
-    /// Requests worked on at once; beyond it clients get an error at once.
+    /// Requests worked on at once; beyond it clients get an error at once. Open listen streams do not count.
     pub(crate) in_flight: usize,
+    /// Open listen streams; beyond it a new one is told to come back.
+    pub(crate) listeners: usize,
     /// Calls that wait for an answer of their caller at once.
     pub(crate) parked: usize,
     /// Notifications that may wait for one slow listener; more of the same kind become one.
@@ -239,6 +241,7 @@ impl Default for RawLimits {
             response_body: SizeText("64MiB".to_owned()),
             json_depth: 64,
             in_flight: 1024,
+            listeners: 4096,
             parked: 1000,
             listener_queue: 256,
             connections: 10_000,

@@ -133,6 +133,7 @@ pub(super) fn limits(raw: &RawLimits, at: &KeyPath, report: &mut Report<'_>) -> 
         response_body: size(&raw.response_body, &at.key("response_body"), report),
         json_depth: between(raw.json_depth, 8, 128, &at.key("json_depth"), report),
         in_flight: between(raw.in_flight, 1, 1_000_000, &at.key("in_flight"), report),
+        listeners: between(raw.listeners, 1, 1_000_000, &at.key("listeners"), report),
         parked: between(raw.parked, 1, 1_000_000, &at.key("parked"), report),
         listener_queue: between(
             raw.listener_queue,

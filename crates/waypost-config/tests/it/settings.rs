@@ -195,7 +195,8 @@ fn addresses_to_listen_on() {
 #[test]
 fn the_network_gets_in_only_with_keys_or_when_the_operator_insists() {
     let key = format!("{{name: ci, hash: '{}'}}", KeyHash::of("x"));
-    assert!(good("{listen: '0.0.0.0:1', insecure: true}").insecure);
+    let insisted = good("{listen: '0.0.0.0:1', insecure: true}");
+    assert!(insisted.auth.keys.is_empty());
     assert_eq!(
         good(&format!("{{listen: '0.0.0.0:1', auth: {{keys: [{key}]}}}}"))
             .auth

@@ -352,11 +352,11 @@ fn short_and_long_forms_of_the_environment_go_together() {
 fn an_include_can_be_put_in_from_outside_but_not_be_a_variable_of_its_own() {
     let (_folder, mut sources) = files(&[
         ("waypost.yaml", "include: [\"${WHICH}.yaml\"]"),
-        ("a.yaml", "insecure: true"),
+        ("a.yaml", "instructions: false"),
     ]);
     sources.env = env(&[("WHICH", "a"), ("WAYPOST_INCLUDE", "[b.yaml]")]);
     let loaded = load(&sources).unwrap();
-    assert!(loaded.config.insecure);
+    assert!(!loaded.config.instructions);
     assert_eq!(
         loaded.warnings[0].what,
         "this variable names no setting and is ignored"
