@@ -189,20 +189,11 @@ impl Table {
 }
 
 /// The member of this name, or with it among its former names.
-fn named<'a>(members: &'a [Arc<Member>], name: &str) -> Option<&'a Arc<Member>> {
+pub(crate) fn named<'a>(members: &'a [Arc<Member>], name: &str) -> Option<&'a Arc<Member>> {
     let named = members.iter().find(|m| *m.name == *name);
-    let formerly = |m: &&Arc<Member>| m.settings.aliases.iter().any(|a| a == name);
-    named.or_else(|| members.iter().find(formerly))
+    named.or_else(|| members.iter().find(|m| m.is_called(name)))
 }
 
 fn render<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Raw {
-    let mut out = vec![b'['];
-    for entry in entries {
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        out.extend_from_slice(entry.definition.as_bytes());
-    }
-    out.push(b']');
-    Raw::parse(&out.into()).unwrap_or_else(|_| Raw::null())
+    Raw::array(entries.map(|entry| &entry.definition))
 }

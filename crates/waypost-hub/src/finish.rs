@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -12,9 +11,10 @@ use waypost_wire::result::ensure_complete;
 
 use crate::asks;
 use crate::call::Call;
+use crate::error::CallError;
 use crate::member::Member;
 use crate::own;
-use crate::reply::{End, Event, Reply};
+use crate::reply::{End, Reply};
 
 /// An answer of the gateway itself.
 pub(crate) fn own(mut reply: Reply) -> Reply {
@@ -46,17 +46,9 @@ impl Caller {
 }
 
 /// An answer of `member` to a call.
-pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: Caller) -> Reply {
-    match reply {
-        Reply::End(end) => Reply::End(finish(end, member, &caller)),
-        Reply::Stream(events) => {
-            let member = Arc::clone(member);
-            Reply::Stream(Box::pin(events.map(move |event| match event {
-                Ok(Event::End(end)) => Ok(Event::End(finish(end, &member, &caller))),
-                other => other,
-            })))
-        }
-    }
+pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: Caller) -> Result<Reply, CallError> {
+    let member = Arc::clone(member);
+    reply.map_end(move |end| Ok(finish(end, &member, &caller)))
 }
 
 fn finish(mut end: End, member: &Member, caller: &Caller) -> End {

@@ -4,15 +4,15 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
 use tokio::time::Instant;
 use waypost_wire::code;
+use waypost_wire::text::{SENTENCE, clip};
 
 use crate::call::Call;
 use crate::error::{CallError, Kind};
 use crate::hub::Hub;
 use crate::member::Member;
-use crate::reply::{End, Event, Reply};
+use crate::reply::{End, Reply};
 
 /// Sends `call` by `send`; should the upstream refuse our headers (`-32020`) or our version
 /// (`-32022`), looks at it anew and sends once more. Neither refusal has executed anything.
@@ -34,7 +34,7 @@ where
     let again = Box::new(call.clone());
     let reply = send(call).await?;
     let Reply::End(End::Error(error)) = &reply else {
-        return Ok(guard(reply, member));
+        return guard(reply, member);
     };
     if !concerns_us(error.code()) {
         return Ok(reply);
@@ -42,7 +42,7 @@ where
     tracing::warn!(
         upstream = &*member.name,
         code = error.code(),
-        message = error.message(),
+        said = &*clip(&error.message(), SENTENCE),
         "refused our headers or version, looking at it anew"
     );
     look_anew(hub, member).await;
@@ -50,7 +50,7 @@ where
         Reply::End(End::Error(error)) if concerns_us(error.code()) => {
             Err(refused(member, error.code()))
         }
-        reply => Ok(guard(reply, member)),
+        reply => guard(reply, member),
     }
 }
 
@@ -64,17 +64,12 @@ fn refused(member: &Arc<Member>, code: i64) -> CallError {
 }
 
 /// The same refusal at the end of a stream comes too late for another try.
-fn guard(reply: Reply, member: &Arc<Member>) -> Reply {
-    let Reply::Stream(events) = reply else {
-        return reply;
-    };
+fn guard(reply: Reply, member: &Arc<Member>) -> Result<Reply, CallError> {
     let member = Arc::clone(member);
-    Reply::Stream(Box::pin(events.map(move |event| match event {
-        Ok(Event::End(End::Error(error))) if concerns_us(error.code()) => {
-            Err(refused(&member, error.code()))
-        }
-        other => other,
-    })))
+    reply.map_end(move |end| match end {
+        End::Error(error) if concerns_us(error.code()) => Err(refused(&member, error.code())),
+        end => Ok(end),
+    })
 }
 
 async fn look_anew(hub: &Hub, member: &Arc<Member>) {

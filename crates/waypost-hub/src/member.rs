@@ -66,6 +66,11 @@ impl Member {
         }
     }
 
+    /// Whether this is its name or one of its former names.
+    pub fn is_called(&self, name: &str) -> bool {
+        *self.name == *name || self.settings.aliases.iter().any(|alias| alias == name)
+    }
+
     /// What is known of it; `None` before the first successful look.
     pub fn learned(&self) -> Option<Arc<Learned>> {
         self.learned.load_full()

@@ -91,6 +91,25 @@ impl Reply {
     /// # Errors
     /// The failure that took the end's place; a stream that stops without one is
     /// [`crate::error::Kind::BadUpstream`].
+    /// The same reply with another end, wherever it comes; what is before it stays.
+    ///
+    /// # Errors
+    /// What `change` makes of an end that is there already.
+    pub fn map_end(
+        self,
+        mut change: impl FnMut(End) -> Result<End, CallError> + Send + 'static,
+    ) -> Result<Self, CallError> {
+        let events = match self {
+            Self::End(end) => return change(end).map(Self::End),
+            Self::Stream(events) => events,
+        };
+        let events = events.map(move |event| match event {
+            Ok(Event::End(end)) => change(end).map(Event::End),
+            other => other,
+        });
+        Ok(Self::Stream(events.boxed()))
+    }
+
     pub async fn into_end(self) -> Result<End, CallError> {
         self.end_or(CallError::no_end).await
     }
@@ -123,5 +142,36 @@ impl fmt::Debug for Reply {
             Self::End(end) => f.debug_tuple("End").field(end).finish(),
             Self::Stream(_) => f.write_str("Stream(..)"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notification() -> Event {
+        Event::Notification(Notification {
+            method: "x/y".to_owned(),
+            params: Object::new(),
+        })
+    }
+
+    #[tokio::test]
+    async fn an_end_is_changed_wherever_it_comes() {
+        let task = |_| Ok(End::Task(Object::new()));
+        let whole = Reply::complete(Object::new()).map_end(task).unwrap();
+        assert!(matches!(whole, Reply::End(End::Task(_))));
+        let events = || {
+            let end = Event::End(End::Complete(Object::new()));
+            Reply::Stream(stream::iter([Ok(notification()), Ok(end)]).boxed())
+        };
+        let mut streamed = events().map_end(task).unwrap().into_stream();
+        assert_eq!(streamed.next().await.unwrap().unwrap(), notification());
+        let end = Event::End(End::Task(Object::new()));
+        assert_eq!(streamed.next().await.unwrap().unwrap(), end);
+        let fail = |_| Err(CallError::unknown_task());
+        assert!(Reply::complete(Object::new()).map_end(fail).is_err());
+        let failed = events().map_end(fail).unwrap().into_end().await;
+        assert!(failed.is_err());
     }
 }

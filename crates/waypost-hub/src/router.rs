@@ -9,6 +9,7 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::param;
 use waypost_wire::raw::Raw;
+use waypost_wire::text::{NAME, clip};
 
 use crate::call::{Call, CallHeaders};
 use crate::catalog::entry::{Entry, Kind};
@@ -83,7 +84,7 @@ impl Hub {
             }
         })
         .await?;
-        Ok(finish::from(reply, &member, caller))
+        finish::from(reply, &member, caller)
     }
 
     /// Repeats arguments in headers as the tool's schema wants it now.
@@ -180,7 +181,7 @@ impl Hub {
         };
         let catalog = self.catalog();
         let (reply, member) = self.desk.tasks_method(&catalog, call, send).await?;
-        Ok(match member {
+        match member {
             Some(member) => finish::from(reply, &member, caller),
             None => reply,
         })
@@ -245,13 +246,13 @@ impl Hub {
             async move {
                 hub.desk
                     .stateful(&member, call, |call| async {
-                        forward::send(&member, call, target.as_deref()).await
+                        forward::send(&hub.background, &member, call, target.as_deref()).await
                     })
                     .await
             }
         })
         .await?;
-        Ok(finish::from(reply, member, caller))
+        finish::from(reply, member, caller)
     }
 
     /// What the view shows under `name`. A name that may belong to an upstream which is still
@@ -284,7 +285,7 @@ impl Hub {
             None => Err(CallError::unknown(format!(
                 "unknown {} `{}`",
                 word(kind),
-                clip(name)
+                clip(name, NAME)
             ))),
         }
     }
@@ -307,19 +308,14 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// Names in messages are somebody else's text; a long one says no more than its beginning.
-fn clip(name: &str) -> String {
-    name.chars().take(128).collect()
-}
-
 fn method_not_found(method: &str) -> Reply {
-    let message = format!("method `{}` not found", clip(method));
+    let message = format!("method `{}` not found", clip(method, NAME));
     Reply::error(ErrorObject::new(code::METHOD_NOT_FOUND, &message))
 }
 
 fn no_resource(uri: &str, missing: &Missing) -> ErrorObject {
     let message = match missing {
-        Missing::Unknown => format!("no upstream has the resource `{}`", clip(uri)),
+        Missing::Unknown => format!("no upstream has the resource `{}`", clip(uri, NAME)),
         Missing::Ambiguous(names) => format!(
             "several upstreams could have the resource `{}`: hint: read `<upstream>+<uri>` with one of {}",
             clip(uri),

@@ -37,7 +37,7 @@ use crate::error::{CallError, Kind};
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
-use crate::registry::Learned as Known;
+use crate::registry::Learned;
 use crate::reply::Reply;
 use crate::status::State;
 use handle::{Opened, Seals};
@@ -60,11 +60,12 @@ pub(crate) struct Desk {
     pub(crate) cancels: Cancels,
     /// Tells the states of this process from those of others.
     pub(crate) issuer: u64,
-    learned: OnceLock<Learned>,
+    on_task_only: OnceLock<OnTaskOnly>,
     tools: ToolTags,
 }
 
-type Learned = Box<dyn Fn(&Arc<Member>) + Send + Sync>;
+/// Told of an upstream of which a tool turned out to answer only with tasks.
+type OnTaskOnly = Box<dyn Fn(&Arc<Member>) + Send + Sync>;
 
 /// Why a handle stands for no task.
 enum NotOpened {
@@ -99,14 +100,14 @@ impl TaskDesk {
             cancels: Cancels::new(background.clone()),
             background,
             issuer: rand::random(),
-            learned: OnceLock::new(),
+            on_task_only: OnceLock::new(),
         }))
     }
 
     /// `report` is called with an upstream of which a tool turned out to answer only with tasks,
     /// after [`Member::learned`] says so; for whoever keeps what was learned. Set once.
     pub fn on_task_only(&self, report: impl Fn(&Arc<Member>) + Send + Sync + 'static) {
-        drop(self.0.learned.set(Box::new(report)));
+        drop(self.0.on_task_only.set(Box::new(report)));
     }
 
     /// Sends a `tools/call`, whose names are the upstream's, and does with a task what the
@@ -157,7 +158,7 @@ impl TaskDesk {
         }
         let binding = state::Binding::of(&call);
         let reply = send(call).await?;
-        Ok(state::wrap_reply(&self.0, member, binding, reply))
+        state::wrap_reply(&self.0, member, binding, reply)
     }
 
     /// Serves `tasks/get`, `tasks/update` and `tasks/cancel` by `send`. The member is the one
@@ -238,7 +239,7 @@ impl TaskDesk {
 
 /// Whether the upstream has not yet said which tools it has.
 fn lacks_tools(member: &Member) -> bool {
-    let unread = |known: &Known| known.has("tools") && known.catalogue.tools.is_none();
+    let unread = |known: &Learned| known.has("tools") && known.catalogue.tools.is_none();
     !member.settings.disabled && member.learned().is_none_or(|known| unread(&known))
 }
 
@@ -267,7 +268,7 @@ impl Desk {
 
     /// Remembers that a tool answers only with tasks.
     pub(crate) fn learn_task_only(&self, member: &Arc<Member>, tool: &str) {
-        let is_new = |learned: &Known| !learned.task_only.contains(tool);
+        let is_new = |learned: &Learned| !learned.task_only.contains(tool);
         let before = member.update(|learned| {
             let mut learned = learned.filter(|learned| is_new(learned))?.clone();
             learned.task_only.insert(tool.to_owned());
@@ -281,7 +282,7 @@ impl Desk {
             tool,
         }
         .emit();
-        if let Some(report) = self.learned.get() {
+        if let Some(report) = self.on_task_only.get() {
             report(member);
         }
     }

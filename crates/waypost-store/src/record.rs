@@ -95,8 +95,7 @@ pub(crate) fn listings(catalogue: &Catalogue) -> impl Iterator<Item = (&'static 
 
 /// The items as one JSON array, each as it was received.
 pub(crate) fn items(listing: &Listing) -> String {
-    let items: Vec<_> = listing.items.iter().map(Raw::text).collect();
-    format!("[{}]", items.join(","))
+    Raw::array(&listing.items).text().to_owned()
 }
 
 pub(crate) fn scope(listing: &Listing) -> &'static str {

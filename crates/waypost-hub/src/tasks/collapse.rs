@@ -14,6 +14,7 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::ensure_complete;
 use waypost_wire::task::{Status, Task};
+use waypost_wire::text::{SENTENCE, clip};
 
 use crate::asks;
 use crate::error::{CallError, Kind, Origin};
@@ -283,6 +284,7 @@ impl Wait {
     fn failed(&self, task: &Task) -> Close {
         let Some(Ok(error)) = task.members.get("error").map(ErrorObject::parse) else {
             let message = task.status_message.as_deref().unwrap_or("no reason given");
+            let message = clip(message, SENTENCE);
             return Close::Lost(self.remote().bad(format!("its task failed: {message}")));
         };
         Close::Over(End::Error(error), Outcome::Failed)
@@ -329,7 +331,7 @@ impl Wait {
             request_id = &*self.job.call.request_id,
             upstream = &*self.job.member.name,
             code = error.code(),
-            message = error.message(),
+            said = &*clip(&error.message(), SENTENCE),
             "task lost"
         );
         let code = error.code();
@@ -350,7 +352,9 @@ impl Wait {
 
     fn log(&self, failed: &Result<Look, CallError>, failures: u32) {
         let error = match failed {
-            Ok(Look::Error(error)) => format!("{}: {}", error.code(), error.message()),
+            Ok(Look::Error(error)) => {
+                format!("{}: {}", error.code(), clip(&error.message(), SENTENCE))
+            }
             Ok(Look::Task(_) | Look::Gone) => return,
             Err(error) => error.to_string(),
         };

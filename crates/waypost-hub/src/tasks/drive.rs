@@ -13,7 +13,7 @@ use crate::tasks::collapse::Wait;
 use crate::tasks::event::{Fate, Reason, TaskMade};
 use crate::tasks::generate::{Notifier, generate};
 use crate::tasks::passthrough::{demands_tasks, wrap_created};
-use crate::tasks::policy::{self, Extension, Facts, OnDemand, OnTask, Plan};
+use crate::tasks::policy::{self, Extension, OnDemand, OnTask, Plan, PlanFacts};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Remote};
 use crate::tasks::state::{self, Binding};
@@ -77,7 +77,7 @@ pub(super) async fn start(desk: &Arc<Desk>, job: Job) -> Result<Reply, CallError
     }
 }
 
-fn facts(job: &Job) -> Facts {
+fn facts(job: &Job) -> PlanFacts {
     let Job { member, tool, call } = job;
     let learned = member.learned();
     let extension = match &learned {
@@ -85,7 +85,7 @@ fn facts(job: &Job) -> Facts {
         Some(_) => Extension::HasNot,
         None => Extension::Unknown,
     };
-    Facts {
+    PlanFacts {
         policy: member.settings.tasks,
         declared: call.meta.capabilities.has_tasks(),
         extension,

@@ -14,6 +14,7 @@ use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq as _};
 
 use crate::call::{Principal, View};
+use crate::catalog::named;
 use crate::error::{CallError, Kind};
 use crate::keys::{Keys, Purpose};
 use crate::member::Member;
@@ -147,7 +148,7 @@ impl Seals {
         view: &View,
     ) -> Option<Opened> {
         let parts = self.unseal(handle, principal)?;
-        let member = members.iter().find(|m| is_called(m, parts.upstream))?;
+        let member = named(members, parts.upstream)?;
         // Handles are for callers without sessions.
         let instance = member.upstream.instance(principal, None);
         if !view.shows(&member.name) || !self.same_instance(parts.instance, instance.as_deref()) {
@@ -240,11 +241,6 @@ impl<'a> Parts<'a> {
         };
         parts.next().is_none().then_some(this)
     }
-}
-
-/// Whether this is the member's name or a former one.
-pub(crate) fn is_called(member: &Member, name: &str) -> bool {
-    *member.name == *name || member.settings.aliases.iter().any(|alias| alias == name)
 }
 
 fn is_plain(id: &str) -> bool {

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 
-use futures_util::StreamExt as _;
 use waypost_wire::capability::{ClientCapabilities, TASKS};
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -13,7 +12,7 @@ use waypost_wire::result::ensure_complete;
 
 use crate::call::{Call, CallHeaders};
 use crate::error::{CallError, Kind};
-use crate::reply::{End, Event, Reply};
+use crate::reply::{End, Reply};
 use crate::tasks::Job;
 use crate::tasks::handle::Seals;
 
@@ -54,16 +53,7 @@ pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
     call.headers = CallHeaders::default();
     let is_get = call.method == method::TASKS_GET;
     let reply = send(call).await?;
-    Ok(match reply {
-        Reply::End(end) => Reply::End(answer(end, &handle, is_get)?),
-        Reply::Stream(events) => {
-            let events = events.map(move |event| match event {
-                Ok(Event::End(end)) => answer(end, &handle, is_get).map(Event::End),
-                other => other,
-            });
-            Reply::Stream(events.boxed())
-        }
-    })
+    reply.map_end(move |end| answer(end, &handle, is_get))
 }
 
 /// Puts the handle into a `CreateTaskResult`; all else in it stays as it came.

@@ -4,7 +4,7 @@ use waypost_config::config::TaskPolicy;
 
 /// All that the decision rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
+pub struct PlanFacts {
     /// What the file sets for the upstream: `tasks`.
     pub policy: TaskPolicy,
     /// The caller declared the Tasks extension on this request.
@@ -58,8 +58,8 @@ pub enum OnDemand {
 }
 
 /// The table: one arm for each cell that differs.
-pub fn plan(facts: Facts) -> Plan {
-    let Facts {
+pub fn plan(facts: PlanFacts) -> Plan {
+    let PlanFacts {
         policy,
         declared,
         extension,
@@ -100,7 +100,7 @@ mod tests {
         (extension, task_only): (Extension, bool),
         (declare, on_task, on_demand): (bool, OnTask, OnDemand),
     ) {
-        let facts = Facts {
+        let facts = PlanFacts {
             policy,
             declared,
             extension,
@@ -155,7 +155,7 @@ mod tests {
             for (declared, task_only) in
                 [(false, false), (false, true), (true, false), (true, true)]
             {
-                let plan = plan(Facts {
+                let plan = plan(PlanFacts {
                     policy,
                     declared,
                     extension: HasNot,

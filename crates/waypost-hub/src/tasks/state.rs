@@ -10,7 +10,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use futures_util::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use waypost_wire::method;
 use waypost_wire::raw::Raw;
@@ -20,9 +19,8 @@ use crate::error::CallError;
 use crate::keys::{Keys, Purpose};
 use crate::member::Member;
 use crate::registry::now_ms;
-use crate::reply::{End, Event, Reply};
+use crate::reply::{End, Reply};
 use crate::tasks::Desk;
-use crate::tasks::handle::is_called;
 
 /// What all of Waypost's states begin with.
 const PREFIX: &str = "wp1.";
@@ -116,7 +114,7 @@ pub(crate) fn take(
     let state = states
         .open(&text, &Binding::of(call))
         .ok_or_else(unknown_state)?;
-    if !is_called(member, &state.upstream) {
+    if !member.is_called(&state.upstream) {
         return Err(unknown_state());
     }
     match state.kind {
@@ -156,20 +154,9 @@ pub(crate) fn wrap_reply(
     member: &Arc<Member>,
     binding: Binding,
     reply: Reply,
-) -> Reply {
-    match reply {
-        Reply::End(end) => Reply::End(wrap_end(&desk.states, member, &binding, end)),
-        Reply::Stream(events) => {
-            let (desk, member) = (Arc::clone(desk), Arc::clone(member));
-            let events = events.map(move |event| match event {
-                Ok(Event::End(end)) => {
-                    Ok(Event::End(wrap_end(&desk.states, &member, &binding, end)))
-                }
-                other => other,
-            });
-            Reply::Stream(events.boxed())
-        }
-    }
+) -> Result<Reply, CallError> {
+    let (desk, member) = (Arc::clone(desk), Arc::clone(member));
+    reply.map_end(move |end| Ok(wrap_end(&desk.states, &member, &binding, end)))
 }
 
 // === impl Binding ===
