@@ -1,26 +1,24 @@
 //! Sends one call to one upstream: permit, progress token, timeout, the watch on its health.
 
-use std::future::Future as _;
-use std::pin::Pin;
+mod guarded;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
-use std::time::Duration;
 
-use futures_util::{Stream, StreamExt as _};
-use tokio::time::{Instant, Sleep};
-use waypost_wire::meta;
-use waypost_wire::method;
+use futures_util::StreamExt as _;
+use tokio::time::Instant;
 use waypost_wire::raw::Raw;
 
 use crate::call::Call;
 use crate::error::{CallError, Kind, Origin};
 use crate::event::CallFinished;
+use crate::lifecycle::Tasks;
 use crate::limit::Permit;
 use crate::member::Member;
 use crate::own;
-use crate::reply::{End, Event, EventStream, Reply};
+use crate::reply::{End, Reply};
 use crate::status::State;
+use guarded::{Guarded, Rules};
 
 /// Progress tokens towards upstreams. Two clients may use the same token at once, and a server
 /// that both share must be able to tell them apart.
@@ -29,13 +27,15 @@ static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 /// Sends `call`, whose names are already the upstream's. `target` is the original name of the
 /// tool or prompt, for timeouts and metrics.
 ///
-/// The timeout starts anew with each progress notification, up to the ceiling. Dropping the
-/// future or the reply cancels the call at the upstream.
+/// The timeout starts anew with each progress notification, up to the ceiling, which `background`
+/// keeps where the reply is not read. Dropping the future or the reply cancels the call at the
+/// upstream.
 ///
 /// # Errors
 /// What the upstream's connection reports, [`Kind::Throttled`] with no permit left,
 /// [`Kind::Timeout`], and [`Kind::Unavailable`] for an upstream that cannot be called now.
 pub async fn send(
+    background: &Tasks,
     member: &Arc<Member>,
     call: Call,
     target: Option<&str>,
@@ -46,7 +46,7 @@ pub async fn send(
             .detail("too many calls in flight")
             .retryable()
     })?;
-    dispatch(member, call, target, Some(permit)).await
+    dispatch(Some(background), member, call, target, Some(permit)).await
 }
 
 /// As [`send`], but without a permit: for the few short calls of Waypost's own about a task,
@@ -56,10 +56,11 @@ pub async fn send(
 /// As [`send`]; never [`Kind::Throttled`] of Waypost's own.
 pub(crate) async fn send_own(member: &Arc<Member>, call: Call) -> Result<Reply, CallError> {
     usable(member)?;
-    dispatch(member, call, None, None).await
+    dispatch(None, member, call, None, None).await
 }
 
 async fn dispatch(
+    background: Option<&Tasks>,
     member: &Arc<Member>,
     mut call: Call,
     target: Option<&str>,
@@ -92,15 +93,14 @@ async fn dispatch(
             let ceiling = watch.started + member.settings.timeout_ceiling.max(timeout);
             // The same deadline goes on: the head of a stream is no progress.
             let sleep = Box::pin(tokio::time::sleep_until(until));
-            let guarded = Guarded {
-                events,
-                watch,
+            let rules = Rules {
                 token,
                 logs,
                 timeout,
                 ceiling,
                 sleep,
             };
+            let guarded = Guarded::new(events, watch, rules, background);
             Ok(Reply::Stream(guarded.boxed()))
         }
         Err(error) => Err(watch.failed(error)),
@@ -193,89 +193,5 @@ impl Drop for Watch {
         if !self.finished {
             self.emit("cancelled");
         }
-    }
-}
-
-/// An upstream's stream under a timeout that progress extends, and only what belongs on it.
-struct Guarded {
-    events: EventStream,
-    watch: Watch,
-    token: Option<Token>,
-    /// The caller set a log level.
-    logs: bool,
-    timeout: Duration,
-    ceiling: Instant,
-    sleep: Pin<Box<Sleep>>,
-}
-
-impl Guarded {
-    /// Puts the caller's token back; `false` for what does not belong on this stream.
-    fn admit(&mut self, event: &mut Event) -> bool {
-        let Event::Notification(notification) = event else {
-            return true;
-        };
-        match notification.method.as_str() {
-            method::PROGRESS => {
-                let said = notification
-                    .params
-                    .get(meta::PROGRESS_TOKEN)
-                    .and_then(Raw::as_i64);
-                let said = said.and_then(|n| u64::try_from(n).ok());
-                let Some(token) = self.token.as_ref().filter(|token| said == Some(token.ours))
-                else {
-                    return false;
-                };
-                notification
-                    .params
-                    .set(meta::PROGRESS_TOKEN, token.caller.clone());
-                let next = (Instant::now() + self.timeout).min(self.ceiling);
-                self.sleep.as_mut().reset(next);
-                true
-            }
-            method::MESSAGE => self.logs,
-            // These belong on a subscription's stream or come from a client.
-            method::TOOLS_CHANGED
-            | method::PROMPTS_CHANGED
-            | method::RESOURCES_CHANGED
-            | method::RESOURCE_UPDATED
-            | method::TASK_STATUS
-            | method::ACKNOWLEDGED
-            | method::CANCELLED => false,
-            // An extension's; whoever exposes it knows what it means.
-            _ => true,
-        }
-    }
-}
-
-impl Stream for Guarded {
-    type Item = Result<Event, CallError>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.watch.finished {
-            return Poll::Ready(None);
-        }
-        while let Poll::Ready(event) = self.events.poll_next_unpin(cx) {
-            match event {
-                Some(Ok(mut event)) => {
-                    if !self.admit(&mut event) {
-                        continue;
-                    }
-                    if let Event::End(end) = &event {
-                        self.watch.ended(end);
-                    }
-                    return Poll::Ready(Some(Ok(event)));
-                }
-                Some(Err(error)) => return Poll::Ready(Some(Err(self.watch.failed(error)))),
-                None => {
-                    let error = CallError::no_end_of(&self.watch.member.name);
-                    return Poll::Ready(Some(Err(self.watch.failed(error))));
-                }
-            }
-        }
-        if self.sleep.as_mut().poll(cx).is_ready() {
-            let error = self.watch.timed_out();
-            return Poll::Ready(Some(Err(self.watch.failed(error))));
-        }
-        Poll::Pending
     }
 }

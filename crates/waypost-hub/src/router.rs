@@ -175,7 +175,7 @@ impl Hub {
         let send = |member: Arc<Member>, call| {
             let hub = &self;
             async move {
-                let send = |call| forward::send(&member, call, None);
+                let send = |call| forward::send(&hub.background, &member, call, None);
                 Box::pin(hop::send(hub, &member, call, send)).await
             }
         };
@@ -183,8 +183,8 @@ impl Hub {
         let (reply, member) = self.desk.tasks_method(&catalog, call, send).await?;
         match member {
             Some(member) => finish::from(reply, &member, caller),
-            None => reply,
-        })
+            None => Ok(reply),
+        }
     }
 
     /// Waits while the upstream of one of these handles is still starting, as long as a call to

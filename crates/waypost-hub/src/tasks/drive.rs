@@ -105,7 +105,9 @@ impl Drive {
         } else {
             declared.without_tasks()
         };
-        Box::pin(forward::send(&self.job.member, call, Some(&self.job.tool))).await
+        let Job { member, tool, .. } = &*self.job;
+        let background = &self.desk.background;
+        Box::pin(forward::send(background, member, call, Some(tool))).await
     }
 
     /// Passes on what comes before the end, sees the end through.

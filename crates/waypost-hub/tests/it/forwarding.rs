@@ -236,3 +236,74 @@ async fn a_resource_that_an_older_server_does_not_find_has_the_code_of_today() {
     let data = error.data().unwrap();
     assert_eq!(data.text(), r#"{"uri":"file:///x", "n":1.0}"#);
 }
+
+/// A fake whose tool makes progress every second for ever, and whether its call was dropped.
+fn endless() -> (std::sync::Arc<Fake>, std::sync::Arc<()>) {
+    let held = std::sync::Arc::new(());
+    let hold = std::sync::Arc::clone(&held);
+    let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+    let fake = Fake::new("a", json!({ "tools": {} }), &lists, move |call| {
+        let params = json!({ "progressToken": token(call), "progress": 1 });
+        let hold = std::sync::Arc::clone(&hold);
+        let events = stream::repeat(()).then(move |()| {
+            let _ = &hold;
+            let event = notification("notifications/progress", &params);
+            async move {
+                sleep(Duration::from_secs(1)).await;
+                Ok::<_, CallError>(event)
+            }
+        });
+        Ok(Reply::Stream(events.boxed()))
+    });
+    (fake, held)
+}
+
+#[tokio::test(start_paused = true)]
+async fn r74_a_caller_that_stops_reading_does_not_keep_its_call_beyond_the_ceiling() {
+    let (a, held) = endless();
+    let hub = hub(TIMES, &[&a]).await;
+    let reply = hub.call(wanted(Some(json!(7)))).await.unwrap();
+    let mut events = reply.into_stream();
+    assert!(events.next().await.unwrap().is_ok());
+    let running = || std::sync::Arc::strong_count(&held) == 3;
+    sleep(Duration::from_secs(148)).await;
+    assert!(running(), "not before");
+    sleep(Duration::from_secs(2)).await;
+    assert!(!running(), "nobody had to read for it");
+    let mut last = None;
+    while let Some(event) = events.next().await {
+        last = Some(event);
+    }
+    assert_eq!(last.unwrap().unwrap_err().kind, Kind::Timeout);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_pauses_does_not_talk_its_time_away() {
+    let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+    let a = Fake::new("a", json!({ "tools": {} }), &lists, move |_| {
+        let said = || Ok::<_, CallError>(notification("x/own", &json!({})));
+        Ok(Reply::Stream(stream::repeat_with(said).boxed()))
+    });
+    let hub = hub(TIMES, &[&a]).await;
+    let mut events = hub.call(wanted(None)).await.unwrap().into_stream();
+    let started = Instant::now();
+    let error = loop {
+        match events.next().await.unwrap() {
+            Ok(_) => tokio::time::advance(Duration::from_secs(1)).await,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.kind, Kind::Timeout);
+    assert!(started.elapsed().as_secs() < 70, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_reply_that_is_watched_cancels_its_call_at_once() {
+    let (a, held) = endless();
+    let hub = hub(TIMES, &[&a]).await;
+    let reply = hub.call(wanted(Some(json!(7)))).await.unwrap();
+    let mut events = reply.into_stream();
+    assert!(events.next().await.unwrap().is_ok());
+    drop(events);
+    assert_eq!(std::sync::Arc::strong_count(&held), 2);
+}

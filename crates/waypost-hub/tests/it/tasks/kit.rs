@@ -318,7 +318,11 @@ impl World {
         &self,
         call: Call,
     ) -> Result<(Reply, Option<Arc<Member>>), CallError> {
-        let send = |member, call| async move { forward::send(&member, call, None).await };
+        let background = Tasks::default();
+        let send = |member, call| {
+            let background = background.clone();
+            async move { Box::pin(forward::send(&background, &member, call, None)).await }
+        };
         self.desk.tasks_method(&self.catalog, call, send).await
     }
 }
