@@ -17,6 +17,7 @@ use crate::catalog::entry::Kind;
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
+use crate::limit::Limit;
 use crate::readiness::Readiness;
 use crate::registry::Learned;
 use crate::status::State;
@@ -59,6 +60,8 @@ pub struct Hub {
     pub(crate) desk: TaskDesk,
     pub(crate) background: Tasks,
     members: Vec<Arc<Member>>,
+    /// Room for open listen streams.
+    pub(crate) listeners: Arc<Limit>,
     naming: Naming,
     store: Arc<dyn Store>,
     catalog: ArcSwap<Catalog>,
@@ -105,6 +108,7 @@ impl Hub {
             desk,
             background,
             naming: config.naming.clone(),
+            listeners: Limit::new(config.limits.listeners),
             catalog: ArcSwap::from_pointee(Catalog {
                 members: members.clone(),
                 ..Catalog::default()

@@ -21,7 +21,7 @@ use waypost_wire::result::RESULT_TYPE;
 
 use crate::call::{Call, View};
 use crate::catalog::entry::Kind;
-use crate::error::CallError;
+use crate::error::{CallError, Kind as ErrorKind, Origin};
 use crate::hub::{Change, Hub};
 use crate::own;
 use crate::reply::{End, Event, EventStream, Reply};
@@ -43,6 +43,11 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         Ok(filter) => filter,
         Err(refusal) => return Ok(Reply::error(refusal)),
     };
+    let permit = hub.listeners.permit().ok_or_else(|| {
+        CallError::new(ErrorKind::Throttled, Origin::Gateway)
+            .detail("too many listeners: hint: the operator can raise `limits.listeners`")
+            .retryable()
+    })?;
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
     let changes = hub.changes();
     let until = Instant::now() + LIVE_WITHIN;
@@ -68,7 +73,11 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     let stop = hub.draining().cancelled_owned();
     let stamped = {
         let stamp = stamp.clone();
-        events.map(move |event| event.map(|event| stamp.put(event)))
+        events.map(move |event| {
+            // Counts as a listener for as long as something may still come.
+            let _ = &permit;
+            event.map(|event| stamp.put(event))
+        })
     };
     let end = stream::once(async move { Ok(stamp.end()) });
     let opening = stream::once(async { Ok(acknowledged) });

@@ -47,6 +47,11 @@ impl End {
     }
 }
 
+/// Marks a response, among its extensions, as a stream that lasts as long as its client listens.
+/// It waits nearly always, so it does not count as work in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Lasting;
+
 /// One message on the way back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {

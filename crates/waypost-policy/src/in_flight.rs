@@ -1,7 +1,9 @@
 //! Bounds how many requests are worked on at once.
 //!
 //! Tower's own concurrency limit gives its permit back with the head of a response, so that a
-//! thousand open streams would count as none. Here the permit travels with the body.
+//! thousand open streams would count as none. Here the permit travels with the body, unless the
+//! response says that it is only listened to ([`Lasting`]): a thousand listeners that nothing
+//! happens for are no work. How many of those there may be is the hub's to say.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,9 +15,10 @@ use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tower::{Layer, Service};
 use waypost_hub::error::Kind;
+use waypost_hub::limit::{Limit, Permit};
+use waypost_hub::reply::Lasting;
 use waypost_wire::code;
 
 use crate::event::RequestRefused;
@@ -25,14 +28,14 @@ use crate::refuse;
 /// layer share the limit.
 #[derive(Clone, Debug)]
 pub struct InFlightLayer {
-    permits: Arc<Semaphore>,
+    limit: Arc<Limit>,
 }
 
 /// The service that [`InFlightLayer`] makes.
 #[derive(Clone, Debug)]
 pub struct InFlight<S> {
     inner: S,
-    permits: Arc<Semaphore>,
+    limit: Arc<Limit>,
 }
 
 pin_project! {
@@ -41,7 +44,7 @@ pin_project! {
     pub struct InFlightFuture<F> {
         #[pin]
         inner: Option<F>,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<Permit>,
     }
 }
 
@@ -51,7 +54,7 @@ pin_project! {
     pub struct Counted<B> {
         #[pin]
         inner: B,
-        permit: Option<OwnedSemaphorePermit>,
+        permit: Option<Permit>,
     }
 }
 
@@ -61,9 +64,8 @@ impl InFlightLayer {
     /// Allows so many requests at once.
     #[must_use]
     pub fn new(limit: usize) -> Self {
-        let permits = Semaphore::new(limit.min(Semaphore::MAX_PERMITS));
         Self {
-            permits: Arc::new(permits),
+            limit: Limit::new(limit),
         }
     }
 }
@@ -74,7 +76,7 @@ impl<S> Layer<S> for InFlightLayer {
     fn layer(&self, inner: S) -> InFlight<S> {
         InFlight {
             inner,
-            permits: Arc::clone(&self.permits),
+            limit: Arc::clone(&self.limit),
         }
     }
 }
@@ -96,7 +98,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Over the limit the answer comes at once: a queue would only hide the overload.
-        let permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        let permit = self.limit.permit();
         InFlightFuture {
             inner: permit.is_some().then(|| self.inner.call(request)),
             permit,
@@ -119,7 +121,10 @@ where
             Some(inner) => ready!(inner.poll(cx))?,
             None => overloaded(),
         };
-        let permit = this.permit.take();
+        let mut permit = this.permit.take();
+        if response.extensions().get::<Lasting>().is_some() {
+            permit = None;
+        }
         Poll::Ready(Ok(response.map(|inner| Counted { inner, permit })))
     }
 }
@@ -217,6 +222,25 @@ mod tests {
         let mut body = second.into_body();
         while body.frame().await.is_some() {}
         assert_eq!(send().await.status(), 200, "nor does one that has ended");
+    }
+
+    #[tokio::test]
+    async fn r58_streams_that_are_only_listened_to_leave_room_for_calls() {
+        let layer = InFlightLayer::new(1);
+        let send = async || {
+            let inner = service_fn(|_: Request<()>| async {
+                let mut response = Response::new(Full::<Bytes>::from("listening"));
+                response.extensions_mut().insert(Lasting);
+                Ok::<_, Infallible>(response)
+            });
+            let service = layer.layer(inner);
+            service.oneshot(Request::new(())).await.unwrap()
+        };
+        let mut open = Vec::new();
+        for _ in 0..5 {
+            open.push(send().await);
+        }
+        assert!(open.iter().all(|response| response.status() == 200));
     }
 
     #[tokio::test]

@@ -7,10 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use crate::error::{CallError, Kind, Origin};
+use crate::limit::{Limit, Permit};
 use crate::reply::End;
 use crate::tasks::state::RoundId;
 
@@ -24,7 +25,7 @@ const REMEMBERED: usize = 10_000;
 /// All rounds of this process.
 #[derive(Debug)]
 pub(crate) struct Parked {
-    room: Arc<Semaphore>,
+    room: Arc<Limit>,
     table: Mutex<Table>,
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct Waiting {
 /// Room for one more waiting round.
 #[derive(Debug)]
 pub(crate) struct Place {
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 #[derive(Debug, Default)]
@@ -118,14 +119,14 @@ impl Parked {
     /// With room for so many waiting rounds.
     pub(crate) fn new(room: usize) -> Arc<Self> {
         Arc::new(Self {
-            room: Arc::new(Semaphore::new(room.min(Semaphore::MAX_PERMITS))),
+            room: Limit::new(room),
             table: Mutex::default(),
         })
     }
 
     /// Room for one more; `None` when all is taken.
     pub(crate) fn place(&self) -> Option<Place> {
-        let permit = Arc::clone(&self.room).try_acquire_owned().ok()?;
+        let permit = self.room.permit()?;
         Some(Place { _permit: permit })
     }
 
