@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 pub mod asks;
+pub mod backoff;
 pub mod call;
 mod carry;
 pub mod catalog;

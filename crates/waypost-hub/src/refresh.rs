@@ -20,6 +20,10 @@ use crate::upstream::Facts;
 /// More pages than this are taken for an endless list.
 const MAX_PAGES: usize = 1_000;
 
+/// One list holds no more than this, whatever the pages: of all upstreams the lists stay in memory.
+const MAX_ITEMS: usize = 100_000;
+const MAX_BYTES: usize = 64 << 20;
+
 /// Longest life that is believed: a day.
 const MAX_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -96,6 +100,7 @@ async fn walk(member: &Member, kind: Kind) -> Result<Option<Listing>, CallError>
     };
     let mut cursors: HashSet<String> = HashSet::new();
     let mut params = Object::new();
+    let mut bytes = 0_usize;
     for _ in 0..MAX_PAGES {
         let reply = member
             .upstream
@@ -122,6 +127,15 @@ async fn walk(member: &Member, kind: Kind) -> Result<Option<Listing>, CallError>
         let items = page.get(kind.list_member()).and_then(Raw::as_array);
         let items = items.ok_or_else(|| bad(format!("`{}` is missing", kind.list_member())))?;
         listing.items.extend(items);
+        // Items are parts of their page, so the whole page stays.
+        bytes = bytes.saturating_add(page.encoded_len());
+        if is_too_much(listing.items.len(), bytes) {
+            return Err(bad(format!(
+                "`{}` has more than {MAX_ITEMS} items or {} MiB",
+                kind.list_method(),
+                MAX_BYTES >> 20
+            )));
+        }
         let ttl = page
             .get(TTL_MS)
             .and_then(Raw::as_i64)
@@ -143,4 +157,20 @@ async fn walk(member: &Member, kind: Kind) -> Result<Option<Listing>, CallError>
         "`{}` has more than {MAX_PAGES} pages",
         kind.list_method()
     )))
+}
+
+fn is_too_much(items: usize, bytes: usize) -> bool {
+    items > MAX_ITEMS || bytes > MAX_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r13_a_list_is_bounded_by_items_and_by_bytes() {
+        assert!(!is_too_much(100_000, 64 << 20));
+        assert!(is_too_much(100_001, 0));
+        assert!(is_too_much(1, (64 << 20) + 1));
+    }
 }

@@ -101,7 +101,7 @@ impl Status {
         if state == State::Up {
             self.failures.store(0, Ordering::Relaxed);
         }
-        self.update(state, error);
+        self.update(|_| state, error);
     }
 
     /// What is behind the error that was reported last.
@@ -120,7 +120,11 @@ impl Status {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
             if self.state() == State::Degraded {
-                self.update(State::Up, None);
+                let up = |state| match state {
+                    State::Degraded => State::Up,
+                    state => state,
+                };
+                self.update(up, None);
             }
         }
     }
@@ -129,17 +133,19 @@ impl Status {
     pub fn failed(&self, error: &str) -> bool {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        let state = match self.state() {
+        let degraded = |state| match state {
             State::Up if failures >= DEGRADED_AFTER => State::Degraded,
             state => state,
         };
-        self.update(state, Some(error));
+        self.update(degraded, Some(error));
         failures == 1 || failures.is_multiple_of(DEGRADED_AFTER)
     }
 
-    fn update(&self, state: State, error: Option<&str>) {
+    /// The next state is made from the one that is replaced: what another core has just found
+    /// out must not be undone by what was known before it.
+    fn update(&self, next: impl Fn(State) -> State, error: Option<&str>) {
         self.report.rcu(|old| {
-            let now = now_ms();
+            let (now, state) = (now_ms(), next(old.state));
             let since_ms = if old.state == state {
                 old.since_ms
             } else {
@@ -179,5 +185,18 @@ mod tests {
         let report = status.report();
         assert_eq!(report.state, State::Up);
         assert_eq!(report.last_error.as_deref(), Some("answered HTTP 500"));
+    }
+
+    #[test]
+    fn r57_a_lost_connection_is_not_undone_by_calls_that_end_at_the_same_time() {
+        for _ in 0..2_000 {
+            let status = Status::new(State::Up);
+            std::thread::scope(|scope| {
+                scope.spawn(|| status.set(State::Down, Some("the connection was lost")));
+                scope.spawn(|| (0..4).filter(|_| status.failed("closed")).count());
+                scope.spawn(|| (0..4).for_each(|_| status.answered()));
+            });
+            assert_eq!(status.state(), State::Down);
+        }
     }
 }

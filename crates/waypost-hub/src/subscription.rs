@@ -10,6 +10,7 @@ use waypost_wire::message::Notification;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 
+use crate::backoff::Backoff;
 use crate::call::Call;
 use crate::error::{CallError, Kind};
 use crate::member::Member;
@@ -21,6 +22,10 @@ const OPEN_WITHIN: Duration = Duration::from_secs(10);
 
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MOST: Duration = Duration::from_secs(60);
+
+/// Only one that stood for so long has worked. A server that acknowledges and hangs up at once
+/// would otherwise be asked every second, and with each time its lists are read.
+const STOOD_AFTER: Duration = Duration::from_secs(30);
 
 /// What a subscription brought.
 #[derive(Debug)]
@@ -37,14 +42,15 @@ pub(crate) struct Subscription {
     member: Arc<Member>,
     call: Call,
     state: State,
-    wait: Duration,
+    backoff: Backoff,
 }
 
 enum State {
     /// Opens at this time.
     Closed(Instant),
     Opening(BoxFuture<'static, Opened>),
-    Open(EventStream),
+    /// Since then.
+    Open(EventStream, Instant),
     /// The server has no subscriptions.
     Never,
 }
@@ -62,7 +68,7 @@ impl Subscription {
             member: Arc::clone(member),
             call,
             state: State::Closed(Instant::now()),
-            wait: AGAIN_FIRST,
+            backoff: Backoff::new(AGAIN_FIRST, AGAIN_MOST),
         }
     }
 
@@ -84,14 +90,13 @@ impl Subscription {
                 }
                 State::Opening(opening) => match opening.await {
                     Opened::Live(events, acknowledged) => {
-                        self.state = State::Open(events);
-                        self.wait = AGAIN_FIRST;
+                        self.state = State::Open(events, Instant::now());
                         return Said::Live(acknowledged);
                     }
                     Opened::Failed => return self.again(),
                     Opened::Never => return self.never(),
                 },
-                State::Open(events) => match events.next().await {
+                State::Open(events, _) => match events.next().await {
                     Some(Ok(Event::Notification(notification))) => {
                         return Said::Notification(notification);
                     }
@@ -109,8 +114,11 @@ impl Subscription {
     }
 
     fn again(&mut self) -> Said {
-        self.state = State::Closed(Instant::now() + self.wait);
-        self.wait = (self.wait * 2).min(AGAIN_MOST);
+        let stood = |since: &Instant| since.elapsed() >= STOOD_AFTER;
+        if matches!(&self.state, State::Open(_, since) if stood(since)) {
+            self.backoff.reset();
+        }
+        self.state = State::Closed(Instant::now() + self.backoff.failed());
         Said::Lost
     }
 }

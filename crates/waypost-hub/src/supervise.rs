@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use rand::RngExt as _;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::backoff::Backoff;
 use crate::catalog::entry::Kind;
 use crate::error::{CallError, Kind as ErrorKind};
 use crate::follow::{Follower, Heard};
@@ -50,7 +50,8 @@ pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationTo
     let mut supervisor = Supervisor {
         hub,
         member,
-        failures: 0,
+        backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MOST),
+        told: false,
     };
     tokio::select! {
         () = stop.cancelled() => {}
@@ -62,7 +63,9 @@ pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationTo
 struct Supervisor {
     hub: Arc<Hub>,
     member: Arc<Member>,
-    failures: u32,
+    backoff: Backoff,
+    /// The log says that it cannot be connected to.
+    told: bool,
 }
 
 impl Supervisor {
@@ -73,16 +76,16 @@ impl Supervisor {
                 Ok(follower) => {
                     self.attend(follower).await;
                     if since.elapsed() >= HEALTHY_AFTER {
-                        self.failures = 0;
+                        self.backoff.reset();
                     }
                 }
                 Err(error) => {
                     self.report(&error);
-                    let wait = self.backoff();
-                    match error.retry_after {
-                        Some(asked) => sleep(asked.clamp(wait, RETRY_AFTER_MOST)).await,
-                        None => self.pause(wait).await,
-                    }
+                    let wait = self.backoff.failed();
+                    let asked = error.retry_after.unwrap_or(wait);
+                    // However many calls want it: under load one that cannot start would be
+                    // started all the time.
+                    sleep(asked.clamp(wait, RETRY_AFTER_MOST)).await;
                 }
             }
         }
@@ -91,8 +94,6 @@ impl Supervisor {
     /// Asks the server what it is and reads its lists.
     async fn connect(&mut self) -> Result<Follower, CallError> {
         let member = Arc::clone(&self.member);
-        // This is the look that was asked for until now.
-        let _asked = member.wake.notified().now_or_never();
         let budget = member.settings.startup_timeout;
         let late = |_| {
             CallError::upstream(ErrorKind::Timeout, &member.name).detail(format!(
@@ -107,11 +108,14 @@ impl Supervisor {
             .map_err(late)??;
         let mut follower = Follower::new(&member, &facts);
         follower.settle(FOLLOWED_WITHIN).await;
+        // This is the look that was asked for until now.
+        let _asked = member.wake.notified().now_or_never();
         self.learn_lists(facts, &Kind::ALL).await;
         // Whoever waits for the state finds the names there, after a restart too.
         self.hub.rebuild();
         self.hub.save(&member).await;
         member.status.set(State::Up, None);
+        self.told = false;
         self.hub.progressed();
         tracing::info!(upstream = &*member.name, "connected");
         Ok(follower)
@@ -146,13 +150,14 @@ impl Supervisor {
         });
     }
 
-    /// Follows an upstream that is up, until it needs a new look.
+    /// Follows an upstream that is up, until it needs a new look. One that needs it soon after the
+    /// last has to wait for it, longer each time.
     async fn attend(&mut self, mut follower: Follower) {
         let member = Arc::clone(&self.member);
         let born = Instant::now();
         let mut refresh_at = born + self.refresh_after();
         let mut changed = Changed::default();
-        let works = loop {
+        loop {
             let works = tokio::select! {
                 () = member.upstream.lost() => {
                     member.status.set(State::Down, Some("the connection was lost"));
@@ -160,7 +165,7 @@ impl Supervisor {
                 }
                 () = member.wake.notified() => {
                     sleep_until(born + WAKE_LEAST).await;
-                    break true;
+                    false
                 }
                 heard = follower.next() => {
                     match heard {
@@ -181,12 +186,11 @@ impl Supervisor {
                 }
             };
             if !works {
-                break false;
+                break;
             }
-        };
-        if !works && born.elapsed() < HEALTHY_AFTER {
-            let wait = self.backoff();
-            sleep(wait).await;
+        }
+        if born.elapsed() < HEALTHY_AFTER {
+            sleep(self.backoff.failed()).await;
         }
     }
 
@@ -220,11 +224,11 @@ impl Supervisor {
             .clamp(REFRESH_LEAST, REFRESH_MOST)
     }
 
-    fn report(&self, error: &CallError) {
+    fn report(&mut self, error: &CallError) {
         let source = error.source.as_deref().map(tracing::field::display);
-        let (upstream, failures) = (&*self.member.name, self.failures);
+        let (upstream, failures) = (&*self.member.name, self.backoff.failures());
         // The first failure is news, the hundredth is not.
-        if failures == 0 {
+        if !std::mem::replace(&mut self.told, true) {
             tracing::warn!(upstream, %error, source, "cannot connect, trying again");
         } else {
             tracing::debug!(upstream, %error, source, failures, "still cannot connect");
@@ -236,26 +240,6 @@ impl Supervisor {
         self.member.status.set(state, Some(&error.to_string()));
         self.member.status.explain(error);
         self.hub.progressed();
-    }
-
-    fn backoff(&mut self) -> Duration {
-        let doubled = BACKOFF_FIRST.saturating_mul(1 << self.failures.min(5));
-        self.failures = self.failures.saturating_add(1);
-        // Up to a fifth less, so that many upstreams of one host do not come back in step.
-        doubled
-            .min(BACKOFF_MOST)
-            .mul_f64(rand::rng().random_range(0.8..=1.0))
-    }
-
-    /// Waits, but not longer than until a call wants the upstream.
-    async fn pause(&self, wait: Duration) {
-        let until = Instant::now() + wait;
-        tokio::select! {
-            () = sleep_until(until) => {}
-            () = self.member.wake.notified() => {
-                sleep_until(until.min(Instant::now() + WAKE_LEAST)).await;
-            }
-        }
     }
 }
 

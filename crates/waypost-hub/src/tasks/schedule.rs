@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use waypost_config::config::TaskTimes;
 
+use crate::backoff::{self, jittered};
+
 /// Up to here the time between polls doubles for an upstream that gives no `pollIntervalMs`.
 const UNHINTED: Duration = Duration::from_secs(5);
 /// The wait after the first failure; it doubles from failure to failure.
@@ -13,8 +15,6 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(10);
 /// So many tries in a row may fail before the upstream is given up: about a minute.
 const FAILURES: u32 = 10;
-/// How far a wait is moved at random, so that many calls do not poll in step.
-const JITTER: f64 = 0.1;
 
 /// The times between the polls of one task.
 #[derive(Debug)]
@@ -26,22 +26,22 @@ pub(crate) struct Schedule {
 }
 
 /// The times between tries that fail.
-#[derive(Debug, Default)]
-pub(crate) struct Backoff {
-    failures: u32,
-}
+#[derive(Debug)]
+pub(crate) struct Backoff(backoff::Backoff);
 
 // === impl Backoff ===
 
 impl Backoff {
     /// The wait after a try that failed; `None` when it was one too many.
     pub(crate) fn failed(&mut self) -> Option<Duration> {
-        self.failures += 1;
-        if self.failures > FAILURES {
-            return None;
-        }
-        let doubled = FIRST_BACKOFF.saturating_mul(1 << (self.failures - 1));
-        Some(jittered(doubled.min(LONGEST_BACKOFF)))
+        let wait = self.0.failed();
+        (self.0.failures() <= FAILURES).then_some(wait)
+    }
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self(backoff::Backoff::new(FIRST_BACKOFF, LONGEST_BACKOFF))
     }
 }
 
@@ -62,7 +62,8 @@ impl Schedule {
     pub(crate) fn wait(&mut self, hint: Option<Duration>) -> Duration {
         let top = self.clamp(hint.unwrap_or(UNHINTED));
         let wait = self.next.min(top);
-        self.next = wait.saturating_mul(2);
+        // A first wait of nothing would double to nothing.
+        self.next = wait.max(self.least).saturating_mul(2);
         self.clamp(jittered(wait))
     }
 
@@ -78,7 +79,7 @@ impl Schedule {
 
     /// How many polls failed in a row.
     pub(crate) fn failures(&self) -> u32 {
-        self.backoff.failures
+        self.backoff.0.failures()
     }
 
     /// When to poll after `wait`. Where that would be past the deadline, there is one last look
@@ -97,10 +98,6 @@ impl Schedule {
     fn clamp(&self, wait: Duration) -> Duration {
         wait.clamp(self.least, self.most)
     }
-}
-
-fn jittered(wait: Duration) -> Duration {
-    wait.mul_f64(rand::random_range(1.0 - JITTER..=1.0 + JITTER))
 }
 
 #[cfg(test)]
@@ -143,6 +140,18 @@ mod tests {
             250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000,
         ];
         check(Some(ms(3_600_000)), &hour);
+    }
+
+    #[test]
+    fn r58_a_first_poll_without_a_wait_is_only_the_first() {
+        let first = TaskTimes {
+            poll_first: Duration::ZERO,
+            ..times()
+        };
+        let mut schedule = Schedule::new(&first);
+        let waits: Vec<_> = (0..4).map(|_| schedule.wait(None)).collect();
+        assert_eq!(waits.first(), Some(&ms(250)), "never below the least");
+        assert!(waits.last() >= Some(&ms(1_700)), "{waits:?}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use waypost_hub::call::{Call, View};
 use waypost_hub::catalog::Missing;
-use waypost_hub::error::CallError;
+use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_wire::message::Notification;
@@ -420,4 +420,53 @@ async fn task_ids_need_the_extension() {
     assert_eq!(refused["data"]["requiredCapabilities"], required);
     let bad = error(hub.call(call("subscriptions/listen", &json!({}))).await).await;
     assert_eq!(bad["code"], -32602);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r58_a_server_that_acknowledges_and_hangs_up_is_asked_less_and_less() {
+    let tools = json!({ "tools": [{ "name": "x" }] });
+    let capabilities = json!({ "tools": { "listChanged": true } });
+    let lists = [("tools/list", tools)];
+    let a = Fake::new("a", capabilities, &lists, |call| {
+        let acknowledged = notification(
+            "notifications/subscriptions/acknowledged",
+            &json!({ "notifications": value(&call.params)["notifications"] }),
+        );
+        Ok(Reply::Stream(stream::iter([Ok(acknowledged)]).boxed()))
+    });
+    let _hub = settled(&upstreams(&["a"]), &[&a]).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let (opened, read) = (a.count("subscriptions/listen"), a.count("tools/list"));
+    assert!((10..30).contains(&opened), "{opened} in ten minutes");
+    assert!(read < 60, "{read} in ten minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r58_a_subscription_that_stood_is_opened_again_at_once() {
+    let tools = json!({ "tools": [{ "name": "x" }] });
+    let capabilities = json!({ "tools": { "listChanged": true } });
+    let (a, voices) = listening("a", capabilities, &[("tools/list", tools)]);
+    let _hub = settled(&upstreams(&["a"]), &[&a]).await;
+    for opened in 2..8 {
+        tokio::time::sleep(Duration::from_secs(40)).await;
+        voices.lock().unwrap().clear();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(a.count("subscriptions/listen"), opened);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_too_many_is_told_to_come_back() {
+    let a = Fake::with_tools("a", &["x"]);
+    let yaml = format!("limits: {{ listeners: 2 }}\n{}", upstreams(&["a"]));
+    let hub = settled(&yaml, &[&a]).await;
+    let filter = json!({ "toolsListChanged": true });
+    let (first, _second) = (listen(&hub, &filter).await, listen(&hub, &filter).await);
+    let third = || call("subscriptions/listen", &json!({ "notifications": filter }));
+    let refused = hub.call(third()).await.unwrap_err();
+    assert_eq!((refused.kind, refused.retryable), (Kind::Throttled, true));
+    drop(first);
+    let mut events = hub.call(third()).await.unwrap().into_stream();
+    let (method, _) = next(&mut events).await;
+    assert_eq!(method, "notifications/subscriptions/acknowledged");
 }

@@ -425,3 +425,64 @@ async fn r18_lists_are_byte_identical_whoever_answers_first() {
         "upstreams in file order"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn r35_calls_do_not_make_a_server_that_keeps_failing_start_all_the_time() {
+    // It starts, says what it is, and dies with the first call.
+    let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+    let died = Arc::new(tokio::sync::Notify::new());
+    let dies = Arc::clone(&died);
+    let a = Fake::new("a", json!({ "tools": {} }), &lists, move |_| {
+        dies.notify_one();
+        let error = CallError::upstream(Kind::Unavailable, &"a".into());
+        Err(error.disconnected())
+    });
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(120) {
+        let wanted = hub.call(call("tools/call", &json!({ "name": "a_x" })));
+        assert!(wanted.await.is_err());
+        a.lost.notify_one();
+        sleep(Duration::from_millis(100)).await;
+    }
+    let looks = a.looks.load(Ordering::SeqCst);
+    assert!((10..25).contains(&looks), "{looks} starts in two minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r35_calls_do_not_shorten_the_wait_of_a_server_that_cannot_be_reached() {
+    let a = Fake::with_tools("a", &["x"]);
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    a.down.store(true, Ordering::SeqCst);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(120) {
+        let wanted = hub.call(call("tools/call", &json!({ "name": "a_x" })));
+        assert!(wanted.await.is_err());
+        sleep(Duration::from_millis(100)).await;
+    }
+    let looks = a.looks.load(Ordering::SeqCst);
+    assert!((10..25).contains(&looks), "{looks} looks in two minutes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r13_a_list_without_end_is_given_up_before_it_fills_the_memory() {
+    let page = |next: &str| {
+        let tools: Vec<Value> = (0..30_000).map(|_| json!(1)).collect();
+        json!({ "tools": tools, "nextCursor": next })
+    };
+    let pages = ["1", "2", "3", "4", "5", "6"];
+    let further: Vec<_> = pages.map(|this| format!("tools/list#{this}")).into();
+    let mut lists = vec![("tools/list", page("1"))];
+    let further = further.iter().zip(&pages[1..]);
+    lists.extend(further.map(|(this, next)| (this.as_str(), page(next))));
+    let a = Fake::new("a", json!({ "tools": {} }), &lists, |call| Ok(echo(call)));
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    let learned = hub.members()[0].learned().unwrap();
+    let error = learned.last_error.as_deref();
+    let text = "upstream `a`: `tools/list` has more than 100000 items or 64 MiB";
+    assert_eq!(error, Some(text));
+    assert_eq!(a.count("tools/list"), 4);
+}
