@@ -14,6 +14,7 @@ use waypost_wire::raw::Raw;
 
 use crate::call::View;
 use crate::member::Member;
+use build::Warning;
 use entry::{Entry, Kind};
 
 /// A snapshot of everything that clients can see.
@@ -29,6 +30,8 @@ pub struct Catalog {
     pub resources: Table,
     /// Found by URI template, as text.
     pub templates: Table,
+    /// What the operator should know of it.
+    pub warnings: Vec<Warning>,
 }
 
 /// One kind of things, in listing order, found by the name that clients use.

@@ -1,15 +1,20 @@
 //! `server/discover`: all upstreams as one server.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 use waypost_config::config::{ExposedExtension, TaskPolicy};
 use waypost_wire::capability::TASKS;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::{CACHE_SCOPE, RESULT_TYPE, TTL_MS};
+use waypost_wire::text::clip;
 use waypost_wire::version;
 
 use crate::call::View;
 use crate::catalog::Catalog;
+use crate::catalog::build::Warning;
+use crate::member::Member;
 use crate::reply::Reply;
 
 /// MCP Apps: carried without further settings, its resources are ordinary ones.
@@ -18,8 +23,9 @@ const UI: &str = "io.modelcontextprotocol/ui";
 /// How long a client may keep the answer. What changes it comes without a notification.
 const TTL: u64 = 5_000;
 
-/// Bytes of one upstream's instructions, and of all together.
+/// Characters of one upstream's instructions.
 const MAX_INSTRUCTIONS: usize = 4 << 10;
+/// Bytes of all together.
 const MAX_ALL_INSTRUCTIONS: usize = 16 << 10;
 
 /// The union of what a view's upstreams can do.
@@ -110,8 +116,7 @@ fn extensions(catalog: &Catalog, view: &View, expose: &[ExposedExtension]) -> Ob
         // Exactly `{}`: a widely used client switches tasks off for anything else.
         all.set(TASKS, Raw::empty_object());
     }
-    let carried = std::iter::once(UI).chain(expose.iter().map(|e| e.id.as_str()));
-    for id in carried {
+    for id in carried(expose) {
         for member in catalog.shown(view) {
             let Some(settings) = member
                 .learned()
@@ -119,18 +124,42 @@ fn extensions(catalog: &Catalog, view: &View, expose: &[ExposedExtension]) -> Ob
             else {
                 continue;
             };
-            match all.get(id) {
-                None => all.set(id, settings),
-                Some(first) if *first == settings => {}
-                Some(_) => tracing::warn!(
-                    upstream = &*member.name,
-                    extension = id,
-                    "its settings differ from an earlier upstream's, which are shown"
-                ),
+            // The first in the file's order; of others `conflicts` tells the operator.
+            if !all.contains(id) {
+                all.set(id, settings);
             }
         }
     }
     all
+}
+
+fn carried(expose: &[ExposedExtension]) -> impl Iterator<Item = &str> {
+    std::iter::once(UI).chain(expose.iter().map(|e| e.id.as_str()))
+}
+
+/// Upstreams whose settings of an extension are not shown, because those of one before them
+/// differ.
+pub(crate) fn conflicts(members: &[Arc<Member>], expose: &[ExposedExtension]) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    for id in carried(expose) {
+        let mut shown: Option<Raw> = None;
+        for member in members.iter().filter(|m| !m.settings.disabled) {
+            let learned = member.learned();
+            let settings = learned.and_then(|l| l.extensions().get(id).cloned());
+            let differs = |settings: &Raw| shown.as_ref().is_some_and(|first| first != settings);
+            if settings.as_ref().is_some_and(differs) {
+                warnings.push(Warning {
+                    upstream: Arc::clone(&member.name),
+                    text: format!(
+                        "its settings of extension `{id}` differ from an earlier upstream's, \
+                         which are shown"
+                    ),
+                });
+            }
+            shown = shown.or(settings);
+        }
+    }
+    warnings
 }
 
 fn instructions(catalog: &Catalog, view: &View) -> Option<String> {
@@ -139,7 +168,7 @@ fn instructions(catalog: &Catalog, view: &View) -> Option<String> {
         let Some(text) = member.learned().and_then(|l| l.facts.instructions.clone()) else {
             continue;
         };
-        let text: String = clip(text.trim(), MAX_INSTRUCTIONS);
+        let text = clip(text.trim(), MAX_INSTRUCTIONS);
         if text.is_empty() || all.len() + text.len() > MAX_ALL_INSTRUCTIONS {
             continue;
         }
@@ -149,14 +178,4 @@ fn instructions(catalog: &Catalog, view: &View) -> Option<String> {
         all.push_str(&format!("## {}\n\n{text}", member.name));
     }
     (!all.is_empty()).then_some(all)
-}
-
-fn clip(text: &str, limit: usize) -> String {
-    let end = text
-        .char_indices()
-        .map(|(at, c)| at + c.len_utf8())
-        .take_while(|end| *end <= limit);
-    text.get(..end.last().unwrap_or(0))
-        .unwrap_or_default()
-        .to_owned()
 }

@@ -14,10 +14,11 @@ use crate::call::View;
 use crate::catalog::Catalog;
 use crate::catalog::build::{Warning, build};
 use crate::catalog::entry::Kind;
+use crate::discover;
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
-use crate::member::Member;
 use crate::limit::Limit;
+use crate::member::Member;
 use crate::readiness::Readiness;
 use crate::registry::Learned;
 use crate::status::State;
@@ -59,14 +60,14 @@ pub struct Hub {
     pub(crate) expose: Vec<ExposedExtension>,
     pub(crate) desk: TaskDesk,
     pub(crate) background: Tasks,
-    members: Vec<Arc<Member>>,
     /// Room for open listen streams.
     pub(crate) listeners: Arc<Limit>,
+    members: Vec<Arc<Member>>,
     naming: Naming,
     store: Arc<dyn Store>,
     catalog: ArcSwap<Catalog>,
-    /// Serialises rebuilding; holds the warnings already logged.
-    rebuilding: Mutex<HashSet<Warning>>,
+    /// Serialises rebuilding.
+    rebuilding: Mutex<()>,
     changes: broadcast::Sender<Change>,
     draining: CancellationToken,
     /// Bumped when a first connect attempt ends or the catalogue changes.
@@ -107,8 +108,8 @@ impl Hub {
             expose: config.extensions_expose.clone(),
             desk,
             background,
-            naming: config.naming.clone(),
             listeners: Limit::new(config.limits.listeners),
+            naming: config.naming.clone(),
             catalog: ArcSwap::from_pointee(Catalog {
                 members: members.clone(),
                 ..Catalog::default()
@@ -254,7 +255,7 @@ impl Hub {
 
     /// Makes the catalogue anew from what is known, and tells listeners what became different.
     pub(crate) fn rebuild(&self) {
-        let mut logged = self
+        let rebuilding = self
             .rebuilding
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -265,13 +266,13 @@ impl Hub {
             .filter(|m| m.learned().is_some())
             .collect();
         let built = build(&self.members, &self.naming, &before);
-        let (after, warnings) = (built.catalog, built.warnings);
-        for warning in &warnings {
-            if !logged.contains(warning) {
-                tracing::warn!(upstream = &*warning.upstream, "{}", warning.text);
-            }
+        let mut after = built.catalog;
+        let conflicts = discover::conflicts(&self.members, &self.expose);
+        after.warnings.extend(conflicts);
+        let logged: HashSet<&Warning> = before.warnings.iter().collect();
+        for warning in after.warnings.iter().filter(|w| !logged.contains(w)) {
+            tracing::warn!(upstream = &*warning.upstream, "{}", warning.text);
         }
-        *logged = warnings.into_iter().collect();
         for member in &self.members {
             self.claim(member, built.claims.get(&member.name));
         }
@@ -279,7 +280,7 @@ impl Hub {
         self.desk.get_ready(&after);
         self.catalog.store(Arc::clone(&after));
         known.into_iter().for_each(|member| member.set_listed());
-        drop(logged);
+        drop(rebuilding);
         self.announce(&before, &after);
         self.progressed();
     }

@@ -91,11 +91,6 @@ impl Reply {
         }
     }
 
-    /// Waits for the end and drops what comes before it.
-    ///
-    /// # Errors
-    /// The failure that took the end's place; a stream that stops without one is
-    /// [`crate::error::Kind::BadUpstream`].
     /// The same reply with another end, wherever it comes; what is before it stays.
     ///
     /// # Errors
@@ -115,6 +110,11 @@ impl Reply {
         Ok(Self::Stream(events.boxed()))
     }
 
+    /// Waits for the end and drops what comes before it.
+    ///
+    /// # Errors
+    /// The failure that took the end's place; a stream that stops without one is
+    /// [`crate::error::Kind::BadUpstream`].
     pub async fn into_end(self) -> Result<End, CallError> {
         self.end_or(CallError::no_end).await
     }

@@ -318,7 +318,7 @@ fn no_resource(uri: &str, missing: &Missing) -> ErrorObject {
         Missing::Unknown => format!("no upstream has the resource `{}`", clip(uri, NAME)),
         Missing::Ambiguous(names) => format!(
             "several upstreams could have the resource `{}`: hint: read `<upstream>+<uri>` with one of {}",
-            clip(uri),
+            clip(uri, NAME),
             names
                 .iter()
                 .map(|n| format!("`{n}`"))

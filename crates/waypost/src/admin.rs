@@ -93,7 +93,8 @@ async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 async fn list_upstreams(State(admin): State<Arc<Admin>>) -> Response {
-    let body = upstreams::list(admin.hub.members());
+    let catalog = admin.hub.catalog();
+    let body = upstreams::list(admin.hub.members(), &catalog.warnings);
     answer(StatusCode::OK, Body::from(body.as_bytes().clone()))
 }
 

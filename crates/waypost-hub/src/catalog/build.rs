@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use waypost_config::config::{Naming, OnCollision};
+use waypost_wire::text::{NAME, clip};
 
 use super::entry::{Definition, Entry, Kind};
 use super::{Catalog, Table};
@@ -25,8 +26,6 @@ pub struct Warning {
 pub struct Built {
     /// The catalogue.
     pub catalog: Catalog,
-    /// What the operator should know.
-    pub warnings: Vec<Warning>,
     /// What each upstream has as its [`claims`](crate::registry::Learned::claims) from now on;
     /// none where it is left out.
     pub claims: Claims,
@@ -60,12 +59,13 @@ pub fn build(members: &[Arc<Member>], naming: &Naming, before: &Catalog) -> Buil
         resources: table(Kind::Resource),
         templates: table(Kind::Template),
         members: members.to_vec(),
+        warnings: Vec::new(),
     };
-    Built {
-        catalog,
+    let catalog = Catalog {
         warnings,
-        claims,
-    }
+        ..catalog
+    };
+    Built { catalog, claims }
 }
 
 struct Builder<'a> {
@@ -109,7 +109,10 @@ impl Builder<'_> {
             } else {
                 self.warn(
                     &wish.member,
-                    format!("`{name}` is shown already, the second is not"),
+                    format!(
+                        "`{}` is shown already, the second is not",
+                        clip(&name, NAME)
+                    ),
                 );
             }
         }
@@ -144,7 +147,7 @@ impl Builder<'_> {
                     let name = name.unwrap_or_else(|| "?".to_owned());
                     self.warn(
                         member,
-                        format!("{} `{name}` is dropped: {why}", self.word()),
+                        format!("{} `{}` is dropped: {why}", self.word(), clip(&name, NAME)),
                     );
                 }
             }
@@ -223,10 +226,13 @@ impl Builder<'_> {
             return Some(wish.name.clone());
         }
         let (upstream, original) = (&wish.member.name, &wish.definition.original);
-        let (word, name) = (self.word(), &wish.name);
+        let (word, name) = (self.word(), clip(&wish.name, NAME));
         if self.is_uri() {
             let shown = naming::qualified_uri(upstream, original);
-            let text = format!("{word} `{name}` belongs to another upstream, shown as `{shown}`");
+            let text = format!(
+                "{word} `{name}` belongs to another upstream, shown as `{}`",
+                clip(&shown, NAME)
+            );
             self.warn(&wish.member, text);
             return Some(shown);
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use waypost_hub::call::View;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::{End, Reply};
@@ -56,15 +56,18 @@ async fn r62_a_name_that_two_upstreams_use_follows_the_policy() {
              b: {{ url: \"http://127.0.0.1:9\", prefix: \"\" }}\n"
         )
     };
-    for (policy, shown) in [
-        ("prefix", vec!["own", "search", "b_search"]),
-        ("first", vec!["own", "search"]),
-        ("error", vec!["own"]),
+    for (policy, shown, warned) in [
+        ("prefix", vec!["own", "search", "b_search"], vec!["b"]),
+        ("first", vec!["own", "search"], vec!["b"]),
+        ("error", vec!["own"], vec!["a", "b"]),
     ] {
         let a = Fake::with_tools("a", &["search", "own"]);
         let b = Fake::with_tools("b", &["search"]);
         let hub = hub(&yaml(policy), &[&a, &b]).await;
         assert_eq!(names(&hub).await, shown, "{policy}");
+        let catalog = hub.catalog();
+        let named: Vec<_> = catalog.warnings.iter().map(|w| &*w.upstream).collect();
+        assert_eq!(named, warned, "{policy}");
     }
 }
 
@@ -371,4 +374,34 @@ async fn a_call_of_an_upstream_that_is_down_says_which_and_why() {
         .unwrap_err();
     assert_eq!(failed.to_string(), "upstream `a`: connection refused");
     assert!(failed.retryable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r62_settings_of_an_extension_that_differ_are_said_once_to_the_operator() {
+    let server = |name: &str, settings: Value| {
+        let capabilities = json!({ "tools": {},
+            "extensions": { "io.modelcontextprotocol/ui": settings } });
+        let lists = [("tools/list", json!({ "tools": [] }))];
+        Fake::new(name, capabilities, &lists, |call| Ok(echo(call)))
+    };
+    let (a, b) = (
+        server("a", json!({ "n": 1 })),
+        server("b", json!({ "n": 2 })),
+    );
+    let c = server("c", json!({ "n": 1 }));
+    let hub = hub(&upstreams(&["a", "b", "c"]), &[&a, &b, &c]).await;
+    for _ in 0..3 {
+        let said = result(hub.call(call("server/discover", &json!({}))).await).await;
+        let shown = &said["capabilities"]["extensions"]["io.modelcontextprotocol/ui"];
+        assert_eq!(*shown, json!({ "n": 1 }), "the first in the file");
+    }
+    let catalog = hub.catalog();
+    let warned: Vec<_> = catalog
+        .warnings
+        .iter()
+        .map(|w| (&*w.upstream, w.text.as_str()))
+        .collect();
+    let text = "its settings of extension `io.modelcontextprotocol/ui` differ from an earlier \
+        upstream's, which are shown";
+    assert_eq!(warned, [("b", text)]);
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use waypost_config::Reach;
+use waypost_hub::catalog::build::Warning;
 use waypost_hub::member::Member;
 use waypost_hub::registry::{Catalogue, Learned, Listing};
 use waypost_hub::status::Report;
@@ -14,17 +15,13 @@ use super::time::iso;
 
 /// `{"upstreams": [...]}` in the file's order. What servers said is passed on as they said it;
 /// addresses, headers and variables, where secrets live, are not shown.
-pub(super) fn list(members: &[Arc<Member>]) -> Raw {
-    let all: Vec<String> = members
-        .iter()
-        .map(|member| Raw::from(one(member)).text().to_owned())
-        .collect();
-    let mut body = Object::new();
-    body.set("upstreams", array(&all));
-    body.into()
+pub(super) fn list(members: &[Arc<Member>], warnings: &[Warning]) -> Raw {
+    let one = |member: &Arc<Member>| Raw::from(one(member, warnings));
+    let all: Vec<Raw> = members.iter().map(one).collect();
+    Object::from_iter([("upstreams", Raw::array(&all))]).into()
 }
 
-fn one(member: &Member) -> Object {
+fn one(member: &Member, warnings: &[Warning]) -> Object {
     let report = member.status.report();
     let learned = member.learned();
     let settings = &member.settings;
@@ -41,6 +38,9 @@ fn one(member: &Member) -> Object {
         ("calls", Raw::from_serialize(&member.status.calls())),
         ("lastError", last_error(&report)),
     ]);
+    let warnings = warnings.iter().filter(|w| w.upstream == member.name);
+    let warnings: Vec<&str> = warnings.map(|w| w.text.as_str()).collect();
+    object.set("warnings", Raw::from_serialize(&warnings));
     if let Some(learned) = learned {
         add_learned(&mut object, &learned);
     }
@@ -87,11 +87,6 @@ fn add_learned(object: &mut Object, learned: &Learned) {
         let count = |listing: &Listing| Raw::from_serialize(&listing.items.len());
         object.set(key, listing.as_ref().map_or_else(Raw::null, count));
     }
-}
-
-fn array(items: &[String]) -> Raw {
-    let text = format!("[{}]", items.join(","));
-    Raw::parse(&text.into()).unwrap_or_else(|_| Raw::null())
 }
 
 #[cfg(test)]

@@ -66,7 +66,7 @@ fn learned() -> Learned {
 
 #[test]
 fn r36_no_secret_of_the_file_is_shown() {
-    let text = list(&members()).text().to_owned();
+    let text = list(&members(), &[]).text().to_owned();
     assert!(!text.contains("canary"), "{text}");
 }
 
@@ -78,7 +78,11 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
     let error = CallError::upstream(Kind::Timeout, &members[0].name).source("boom");
     members[0].status.failed(&error.to_string());
     members[0].status.explain(&error);
-    let text = list(&members).text().to_owned();
+    let warning = Warning {
+        upstream: "files".into(),
+        text: "tool name `x` is used by builds too".to_owned(),
+    };
+    let text = list(&members, &[warning]).text().to_owned();
     assert!(
         text.contains(r#""extensions":{"x/y":{ "n":1.0 , "a":[ ]}}"#),
         "{text}"
@@ -100,4 +104,7 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
     assert_eq!(files["state"], "disabled");
     assert_eq!(files["transport"], "stdio");
     assert_eq!(files["lastError"], serde_json::Value::Null);
+    assert_eq!(builds["warnings"], serde_json::json!([]));
+    let said = serde_json::json!(["tool name `x` is used by builds too"]);
+    assert_eq!(files["warnings"], said);
 }
