@@ -13,11 +13,9 @@ use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_hub::upstream::CallFuture;
 use waypost_wire::method;
+use waypost_wire::text::{NAME, clip};
 
 use crate::event::CallAudited;
-
-/// Characters kept of what a client says.
-const LONGEST: usize = 128;
 
 /// Writes an audit line, target `waypost::audit`, when a call ends or is given up.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,7 +103,7 @@ impl Line {
             request_id: Arc::clone(&call.request_id),
             principal: call.principal.clone(),
             view: call.view.clone(),
-            method: clip(&call.method),
+            method: clip(&call.method, NAME).into_owned(),
             target: target(call),
             outcome: "cancelled",
             code: None,
@@ -154,17 +152,9 @@ fn target(call: &Call) -> String {
     let name = name.unwrap_or_default();
     if member == Some("taskId") {
         let upstream = name.split_once('~').map(|(upstream, _)| upstream);
-        clip(upstream.unwrap_or_default())
+        clip(upstream.unwrap_or_default(), NAME).into_owned()
     } else {
-        clip(&name)
-    }
-}
-
-/// A client's text, as much of it as helps: a line is not for it to fill.
-fn clip(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        clip(&name, NAME).into_owned()
     }
 }
 

@@ -20,6 +20,7 @@ use waypost_hub::call::Principal;
 use waypost_wire::code;
 
 use crate::event::RequestRefused;
+use crate::headers::bearer;
 use crate::refuse;
 
 /// Puts the caller's [`Principal`] into the request's extensions, or answers 401.
@@ -112,11 +113,7 @@ fn principal(keys: &[Known], headers: &HeaderMap) -> Result<Principal, Fault> {
     if keys.is_empty() {
         return Ok(Principal::anonymous());
     }
-    let mut lines = headers.get_all(AUTHORIZATION).iter();
-    let (Some(line), None) = (lines.next(), lines.next()) else {
-        return Err(Fault::Missing);
-    };
-    let token = bearer(line.as_bytes()).ok_or(Fault::Missing)?;
+    let token = bearer(headers).ok_or(Fault::Missing)?;
     let hash: [u8; 32] = Sha256::digest(token).into();
     // Zero is nobody; whichever key fits, all are looked at.
     let mut found = 0_u64;
@@ -127,13 +124,6 @@ fn principal(keys: &[Known], headers: &HeaderMap) -> Result<Principal, Fault> {
     let at = usize::try_from(found).ok().and_then(|n| n.checked_sub(1));
     let known = at.and_then(|at| keys.get(at)).ok_or(Fault::Unknown)?;
     Ok(known.principal.clone())
-}
-
-/// The token of `Bearer <token>`; the scheme's case does not matter.
-fn bearer(line: &[u8]) -> Option<&[u8]> {
-    let (scheme, token) = line.split_at_checked(7)?;
-    let token = token.trim_ascii();
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
 }
 
 fn refused<R: From<Bytes>>(fault: Fault) -> Response<R> {

@@ -14,7 +14,7 @@
 //! call and read the answers; without that the browser would hold them off. Pages on loopback
 //! are not, unless they are listed.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -28,9 +28,11 @@ use serde_json::json;
 use tower::{Layer, Service};
 use waypost_config::Front;
 use waypost_wire::code;
+use waypost_wire::text::{NAME, clip};
 
 use crate::cors;
 use crate::event::RequestRefused;
+use crate::headers::{address, host_name, is_loopback};
 use crate::refuse;
 
 /// Refuses requests whose `Host` or `Origin` is a stranger's with 403.
@@ -249,34 +251,9 @@ impl Page {
     }
 }
 
-/// The name in `name[:port]`, lower case, without the dot that ends absolute names; `None` for
-/// what is no host.
-fn host_name(host: &[u8]) -> Option<String> {
-    let authority = Authority::try_from(host.trim_ascii()).ok()?;
-    let name = authority.host();
-    // What comes before an `@`, or after the name and is no port, is no part of a host.
-    let rest = authority.as_str().strip_prefix(name)?;
-    let port = rest.strip_prefix(':').unwrap_or("0");
-    let numbered = !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit());
-    if !numbered && rest != ":" || rest.len() > 6 {
-        return None;
-    }
-    let name = name.strip_suffix('.').unwrap_or(name);
-    (!name.is_empty()).then(|| name.to_ascii_lowercase())
-}
-
-fn is_loopback(name: &str) -> bool {
-    name == "localhost" || address(name).is_some_and(|ip| ip.to_canonical().is_loopback())
-}
-
-fn address(name: &str) -> Option<IpAddr> {
-    let bare = name.strip_prefix('[').and_then(|n| n.strip_suffix(']'));
-    bare.unwrap_or(name).parse().ok()
-}
-
 /// Text of a stranger, cut to what is worth showing.
 fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).chars().take(80).collect()
+    clip(&String::from_utf8_lossy(bytes), NAME).into_owned()
 }
 
 #[cfg(test)]

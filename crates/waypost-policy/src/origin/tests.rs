@@ -12,8 +12,7 @@ fn front(hosts: &[&str], origins: &[&str]) -> Front {
     Front {
         allowed_hosts: own(hosts),
         allowed_origins: own(origins),
-        strict_headers: false,
-        keep_alive: std::time::Duration::ZERO,
+        ..waypost_config::parse_str("").unwrap().config.front
     }
 }
 
