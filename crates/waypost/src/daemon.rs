@@ -35,6 +35,10 @@ const CANCELS: Duration = Duration::from_secs(1);
 /// What ending the children may take beyond that.
 const CHILDREN: Duration = Duration::from_millis(1_500);
 
+/// Longest wait for the threads of the cores, which have nothing left to do: one that is stuck in
+/// what does not yield must not hold up the rest of the way down.
+const CORES: Duration = Duration::from_millis(500);
+
 /// Longest wait for the state to be closed.
 const STATE: Duration = Duration::from_secs(2);
 
@@ -290,9 +294,8 @@ impl Running {
         // Drops the calls that are left. Whose tasks ran for them is told so below, while there
         // still are connections and children to tell it through.
         cores_end.cancel();
-        for core in cores {
-            core.join();
-        }
+        let join = || cores.into_iter().for_each(Core::join);
+        let joined = within(CORES, hurry, aside(join)).await;
         let settled = tokio::time::timeout(CANCELS, assembled.hub.settled());
         hurry.run_until_cancelled(settled).await;
         // The children are asked to leave only now: calls were still using them.
@@ -304,9 +307,24 @@ impl Running {
         // The second signal ends this wait too, and so does a disk that hangs.
         let closed = within(STATE, hurry, assembled.database.close()).await;
         operators.drain(Duration::ZERO).await;
-        let clean = drained == Some(true) && children == Some(true) && closed;
+        let clean = drained == Some(true) && joined && children == Some(true) && closed;
         tracing::info!(clean, "ended");
         clean
+    }
+}
+
+/// Does what blocks on a thread of its own: this one has children to end.
+async fn aside(work: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = oneshot::channel();
+    let work = move || {
+        work();
+        // Perhaps nobody waits any more.
+        done.send(()).ok();
+    };
+    let helper = thread::Builder::new().name("waypost-end".to_owned());
+    match helper.spawn(work) {
+        Ok(_) => drop(is_done.await),
+        Err(error) => tracing::error!(%error, "cannot start a thread"),
     }
 }
 
@@ -363,5 +381,18 @@ mod tests {
             STATE,
             "the second signal is not waited out"
         );
+    }
+
+    #[tokio::test]
+    async fn r42_a_core_that_is_stuck_does_not_hold_up_the_end() {
+        let hurry = CancellationToken::new();
+        let minute = Duration::from_secs(60);
+        assert!(within(minute, &hurry, aside(|| ())).await);
+        let (release, stuck) = std::sync::mpsc::channel::<()>();
+        let work = aside(move || assert!(stuck.recv().is_err()));
+        let before = std::time::Instant::now();
+        assert!(!within(Duration::from_millis(20), &hurry, work).await);
+        assert!(before.elapsed() < minute);
+        drop(release);
     }
 }
