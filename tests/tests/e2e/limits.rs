@@ -69,12 +69,10 @@ async fn r55_a_request_over_the_limit_is_413_however_it_is_cut() {
 }
 
 #[tokio::test]
-async fn calls_over_the_limits_are_refused_at_once() {
+async fn calls_over_an_upstreams_limit_are_refused_at_once() {
     let server = never_answers(Silence::Calls).await.unwrap();
     let upstreams = format!("u: {{ url: '{}', max_in_flight: 2 }}", server.url);
-    let gateway = Gateway::with(&upstreams, "limits: { in_flight: 3 }")
-        .await
-        .unwrap();
+    let gateway = Gateway::start(&upstreams).await.unwrap();
     let client = Client::new(&gateway.url);
     let call =
         || client.send(client.post("tools/call", json!({ "name": "u_work", "arguments": {} })));
@@ -115,6 +113,35 @@ async fn calls_over_the_limits_are_refused_at_once() {
         _ = &mut pending => panic!("answered"),
         reached = seen.wait_for(|seen| seen.count("tools/call") == 3) => assert!(reached),
     }
+}
+
+#[tokio::test]
+async fn requests_over_the_limit_are_refused_at_once() {
+    let server = never_answers(Silence::Calls).await.unwrap();
+    let upstreams = format!("u: {{ url: '{}', required: true }}", server.url);
+    let gateway = Gateway::with(&upstreams, "limits: { in_flight: 2 }")
+        .await
+        .unwrap();
+    let client = Client::new(&gateway.url);
+    let call =
+        || client.send(client.post("tools/call", json!({ "name": "u_work", "arguments": {} })));
+    let mut held = Vec::new();
+    for count in 1..=2 {
+        let mut pending = Box::pin(call());
+        let seen = server.seen().clone();
+        tokio::select! {
+            _ = &mut pending => panic!("answered"),
+            reached = seen.wait_for(|seen| seen.count("tools/call") == count) => assert!(reached),
+        }
+        held.push(pending);
+    }
+    let list = async || client.call("tools/list", json!({})).await.unwrap();
+    let refused = list().await;
+    assert_eq!((refused.status.as_u16(), refused.code()), (503, -32603));
+    assert_eq!(refused.answer["error"]["data"]["kind"], "throttled");
+    // Leaving makes room.
+    held.pop();
+    until("room", async || list().await.status == 200).await;
 }
 
 #[tokio::test]
