@@ -59,8 +59,8 @@ impl Template {
         request
     }
 
-    /// The request for `call`. No header of the caller's is in it but its `Mcp-Param-*`, which
-    /// the hub has made from the arguments.
+    /// The request for `call`. No header of the caller's is in it but its `Mcp-Param-*`: the hub has
+    /// made those that the tool declares from the arguments, others go as received.
     pub(crate) fn request(&self, call: &Call, id: &Id) -> Request<Full<Bytes>> {
         let name = method::name_member(&call.method);
         let name = name.and_then(|member| call.params.str(member));
