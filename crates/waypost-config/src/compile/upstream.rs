@@ -52,22 +52,7 @@ fn one(
     report: &mut Report<'_>,
     at: &KeyPath,
 ) -> Option<Upstream> {
-    if let Err(what) = names::upstream(name) {
-        report.error_hint(
-            at,
-            what,
-            format!("call it `{}`", suggest::upstream_name(name)),
-        );
-    }
-    let prefix = raw.prefix.clone().unwrap_or_else(|| format!("{name}_"));
-    if raw.prefix.is_some() && !names::is_prefix(&prefix) {
-        let hint = "use letters, digits, `_` and `-`, or `\"\"` for none";
-        report.error_hint(
-            &at.key("prefix"),
-            "has characters that clients refuse in names",
-            hint,
-        );
-    }
+    let prefix = named(name, raw.prefix.as_deref(), report, at);
     let timeout_ceiling =
         settings::duration(&raw.timeout_ceiling, &at.key("timeout_ceiling"), report);
     if report.is_sound(&at.key("timeout_ceiling")) && timeout > timeout_ceiling {
@@ -127,6 +112,23 @@ fn one(
         max_sessions,
         secrets: report.inserted(at),
     })
+}
+
+/// What stands before its names, given what the file says of it.
+fn named(name: &str, prefix: Option<&str>, report: &mut Report<'_>, at: &KeyPath) -> String {
+    if let Err(what) = names::upstream(name) {
+        let hint = format!("call it `{}`", suggest::upstream_name(name));
+        report.error_hint(at, what, hint);
+    }
+    if prefix.is_some_and(|prefix| !names::is_prefix(prefix)) {
+        let hint = "use letters, digits, `_` and `-`, or `\"\"` for none";
+        report.error_hint(
+            &at.key("prefix"),
+            "has characters that clients refuse in names",
+            hint,
+        );
+    }
+    prefix.map_or_else(|| format!("{name}_"), str::to_owned)
 }
 
 fn extensions(ids: &[String], at: &KeyPath, report: &mut Report<'_>) {
