@@ -37,3 +37,6 @@ pub use self::http::EndpointFault;
 pub(crate) use self::pipe::{HandOver, PipeDial};
 pub(crate) use self::pool::Settings;
 pub(crate) use self::upstream::Legacy;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! A server that a test plays.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use waypost_config::config::Isolation;
+use waypost_hub::call::{Call, Principal};
+use waypost_hub::lifecycle::Tasks;
+use waypost_hub::reply::End;
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::message::Message;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use crate::ear::{Heard, SharedEar};
+use crate::fault::Fault;
+use crate::legacy::link::{Dial, Link};
+use crate::legacy::{Legacy, Settings};
+
+/// What the server answers `initialize` with, and after how long.
+pub(super) const WELCOME: &str =
+    r#"{"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}}"#;
+
+/// A server whose sessions answer `initialize`, and every other request only when told to.
+#[derive(Clone, Debug)]
+pub(super) struct Played(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    welcome: Mutex<(Duration, String)>,
+    sessions: Mutex<Vec<Arc<Line>>>,
+    /// Outcomes of the next requests that are no `initialize`; then they are just written.
+    outcomes: Mutex<VecDeque<Fault>>,
+    dialled: AtomicUsize,
+    told: tokio::sync::Notify,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Line {
+    server: Played,
+    ear: SharedEar,
+    said: Mutex<Vec<Value>>,
+    closed: std::sync::atomic::AtomicBool,
+}
+
+impl Played {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(Inner {
+            welcome: Mutex::new((Duration::ZERO, WELCOME.to_owned())),
+            sessions: Mutex::default(),
+            outcomes: Mutex::default(),
+            dialled: AtomicUsize::new(0),
+            told: tokio::sync::Notify::new(),
+        }))
+    }
+
+    /// Answers `initialize` so from now on.
+    pub(super) fn welcomes(&self, after: Duration, answer: &str) {
+        *self.0.welcome.lock().unwrap() = (after, answer.to_owned());
+    }
+
+    /// The next request fails so.
+    pub(super) fn fails(&self, fault: Fault) {
+        self.0.outcomes.lock().unwrap().push_back(fault);
+    }
+
+    pub(super) fn dialled(&self) -> usize {
+        self.0.dialled.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn line(&self, at: usize) -> Arc<Line> {
+        Arc::clone(&self.0.sessions.lock().unwrap()[at])
+    }
+
+    pub(super) fn legacy(&self, isolation: Isolation, room: usize) -> Legacy {
+        let settings = Settings {
+            upstream: "u".into(),
+            isolation,
+            declare: Vec::new(),
+            idle_timeout: Duration::from_secs(60),
+            max_sessions: 2,
+            startup_timeout: Duration::from_secs(60),
+        };
+        let room = Arc::new(Semaphore::new(room));
+        Legacy::new(settings, Arc::new(self.clone()), &Tasks::default(), room)
+    }
+}
+
+impl Dial for Played {
+    fn dial(&self, ear: SharedEar) -> BoxFuture<'_, Result<Arc<dyn Link>, Fault>> {
+        self.0.dialled.fetch_add(1, Ordering::SeqCst);
+        let line = Arc::new(Line {
+            server: self.clone(),
+            ear,
+            said: Mutex::default(),
+            closed: Default::default(),
+        });
+        self.0.sessions.lock().unwrap().push(Arc::clone(&line));
+        let link = Arc::new(Shared(line));
+        Box::pin(std::future::ready(Ok(link as Arc<dyn Link>)))
+    }
+}
+
+#[derive(Debug)]
+struct Shared(Arc<Line>);
+
+impl Line {
+    /// The server says this.
+    pub(super) fn says(&self, message: &Value) {
+        let mut message = message.clone();
+        message["jsonrpc"] = json!("2.0");
+        let message = Message::parse(&Bytes::from(message.to_string())).unwrap();
+        self.ear.hear(Heard::aloud(message));
+    }
+
+    /// What it was told and no test has looked at yet, until one is so.
+    pub(super) async fn hears(&self, so: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let told = self.server.0.told.notified();
+            let found = {
+                let mut said = self.said.lock().unwrap();
+                let at = said.iter().position(&so);
+                at.map(|at| said.remove(at))
+            };
+            match found {
+                Some(found) => return found,
+                None => told.await,
+            }
+        }
+    }
+
+    /// The next request of this method.
+    pub(super) async fn request(&self, method: &str) -> Value {
+        self.hears(|said| said["method"] == method && said.get("id").is_some())
+            .await
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    fn told(&self, message: &Bytes) -> Value {
+        let message: Value = serde_json::from_slice(message).unwrap();
+        self.said.lock().unwrap().push(message.clone());
+        self.server.0.told.notify_waiters();
+        message
+    }
+}
+
+impl Link for Shared {
+    fn request(&self, id: u64, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
+        Box::pin(async move {
+            let message = self.0.told(&message);
+            if message["method"] == "initialize" {
+                let (after, answer) = self.0.server.0.welcome.lock().unwrap().clone();
+                sleep(after).await;
+                let mut answer: Value = serde_json::from_str(&answer).unwrap();
+                answer["id"] = json!(id);
+                self.0.says(&answer);
+                return Ok(());
+            }
+            let fault = self.0.server.0.outcomes.lock().unwrap().pop_front();
+            fault.map_or(Ok(()), Err)
+        })
+    }
+
+    fn tell(&self, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
+        self.0.told(&message);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn agreed(&self, _: &str) {}
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.server.0.told.notify_waiters();
+        Box::pin(std::future::ready(()))
+    }
+}
+
+pub(super) fn object(value: &Value) -> Object {
+    Raw::from(value).as_object().unwrap()
+}
+
+/// A call of a tool by somebody who can be asked.
+pub(super) fn call() -> Call {
+    let mut call = Call::own("tools/call", object(&json!({ "name": "t" })));
+    call.principal = Principal::new("p");
+    call.meta.capabilities = ClientCapabilities::new(object(&json!({ "elicitation": {} })));
+    call
+}
+
+/// The call's end.
+pub(super) async fn end(legacy: &Legacy, call: Call) -> End {
+    legacy.call(call).await.unwrap().into_end().await.unwrap()
+}
+
+pub(super) fn result(request: &Value) -> Value {
+    json!({ "id": request["id"], "result": { "content": [] } })
+}
+
+pub(super) fn question(id: &str) -> Value {
+    json!({ "id": id, "method": "elicitation/create", "params": { "message": "?" } })
+}
+
+pub(super) fn state(end: End) -> String {
+    match end {
+        End::InputRequired(result) => result.string("requestState").unwrap(),
+        other => panic!("{other:?}"),
+    }
+}

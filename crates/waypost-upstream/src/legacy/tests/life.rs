@@ -1,0 +1,139 @@
+//! How sessions begin and end.
+
+use std::time::Duration;
+
+use futures_util::future::join;
+use tokio::time::{Instant, sleep};
+use waypost_config::config::Isolation;
+use waypost_hub::error::Kind;
+use waypost_hub::reply::End;
+
+use super::kit::{Played, WELCOME, call, end, result};
+use crate::fault::Fault;
+
+/// Answers the next call on the session with this number.
+async fn answer(server: &Played, at: usize) {
+    while server.dialled() <= at {
+        sleep(Duration::from_millis(1)).await;
+    }
+    let line = server.line(at);
+    let request = line.request("tools/call").await;
+    line.says(&result(&request));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r19_a_call_waits_for_a_server_that_is_slow_to_start() {
+    let server = Played::new();
+    server.welcomes(Duration::from_secs(45), WELCOME);
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let (end, ()) = join(end(&legacy, call()), answer(&server, 0)).await;
+    assert!(matches!(end, End::Complete(_)));
+    assert_eq!(server.dialled(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_never_answers_is_given_up_when_its_time_is_over() {
+    let server = Played::new();
+    server.welcomes(Duration::from_secs(61), WELCOME);
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let started = Instant::now();
+    let error = legacy.call(call()).await.unwrap_err();
+    assert_eq!(error.kind, Kind::Timeout);
+    assert_eq!(started.elapsed(), Duration::from_secs(60));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_known_session_is_refused() {
+    for (answer, expected) in [
+        (
+            r#"{"result":{"protocolVersion":"1999-01-01"}}"#,
+            "a protocol version that is not known",
+        ),
+        (
+            r#"{"error":{"code":-32022,"message":"m"}}"#,
+            "2026-07-28 after all",
+        ),
+        (
+            r#"{"error":{"code":-32000,"message":"m"}}"#,
+            "refused `initialize` with error -32000",
+        ),
+    ] {
+        let server = Played::new();
+        server.welcomes(Duration::ZERO, answer);
+        let fault = server
+            .legacy(Isolation::Shared, 9)
+            .discover()
+            .await
+            .unwrap_err();
+        assert!(fault.to_string().contains(expected), "{fault}");
+        sleep(Duration::from_millis(1)).await;
+        assert!(server.line(0).is_closed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r02_a_call_is_repeated_once_in_a_new_session_and_not_again() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    server.fails(Fault::SessionLost);
+    let (end, ()) = join(end(&legacy, call()), answer(&server, 1)).await;
+    assert!(matches!(end, End::Complete(_)));
+    for _ in 0..2 {
+        server.fails(Fault::SessionLost);
+    }
+    let error = legacy.call(call()).await.unwrap_err();
+    assert!(error.retryable && error.kind == Kind::Unavailable);
+    assert_eq!(server.dialled(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r16_a_session_ends_when_it_was_not_used_for_long_but_not_during_a_call() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Principal, 9);
+    let plays = async {
+        while server.dialled() == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let request = server.line(0).request("tools/call").await;
+        sleep(Duration::from_secs(200)).await;
+        assert!(!server.line(0).is_closed());
+        server.line(0).says(&result(&request));
+    };
+    let (_, ()) = join(end(&legacy, call()), plays).await;
+    sleep(Duration::from_secs(59)).await;
+    assert!(!server.line(0).is_closed());
+    sleep(Duration::from_secs(2)).await;
+    assert!(server.line(0).is_closed());
+    let (end, ()) = join(end(&legacy, call()), answer(&server, 1)).await;
+    assert!(matches!(end, End::Complete(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_to_open_is_shared_and_not_repeated_at_once() {
+    let server = Played::new();
+    server.welcomes(
+        Duration::from_secs(1),
+        r#"{"error":{"code":-32000,"message":"m"}}"#,
+    );
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let (one, two) = join(legacy.call(call()), legacy.call(call())).await;
+    assert!(one.is_err() && two.is_err());
+    assert_eq!(server.dialled(), 1);
+    assert!(legacy.call(call()).await.is_err());
+    assert_eq!(server.dialled(), 1, "too early");
+    sleep(Duration::from_secs(1)).await;
+    server.welcomes(Duration::ZERO, WELCOME);
+    let (end, ()) = join(end(&legacy, call()), answer(&server, 1)).await;
+    assert!(matches!(end, End::Complete(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_opened_after_the_end() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    legacy.discover().await.ok();
+    legacy.close().await;
+    assert!(server.line(0).is_closed());
+    assert!(legacy.call(call()).await.is_err());
+    assert_eq!(server.dialled(), 1);
+}

@@ -1,0 +1,146 @@
+//! Whom a server's questions reach, and for how long.
+
+use futures_util::future::join;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use waypost_config::config::Isolation;
+use waypost_hub::reply::End;
+use waypost_wire::raw::Raw;
+
+use super::kit::{Played, call, end, question, result, state};
+use crate::legacy::parked::PATIENCE;
+
+fn refusal(id: &str) -> impl Fn(&Value) -> bool {
+    let id = id.to_owned();
+    move |said| said["id"] == *id && said.get("error").is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_comes_back_to_is_cancelled() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let asks = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let request = server.line(0).request("tools/call").await;
+        server.line(0).says(&question("a"));
+        request
+    };
+    let (end_, request) = join(end(&legacy, call()), asks).await;
+    let state = state(end_);
+    let asked = Instant::now();
+    let line = server.line(0);
+    line.hears(refusal("a")).await;
+    assert!(asked.elapsed() >= PATIENCE);
+    let is_cancel = |said: &Value| said["method"] == "notifications/cancelled";
+    let cancelled = line.hears(is_cancel).await;
+    assert_eq!(cancelled["params"]["requestId"], request["id"]);
+    let mut late = call();
+    late.params.set("requestState", Raw::string(&state));
+    assert!(legacy.call(late).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_room_to_wait_the_server_is_refused_and_the_call_goes_on() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 0);
+    let plays = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let line = server.line(0);
+        let request = line.request("tools/call").await;
+        line.says(&question("a"));
+        line.hears(refusal("a")).await;
+        line.says(&result(&request));
+    };
+    let (end, ()) = join(end(&legacy, call()), plays).await;
+    assert!(matches!(end, End::Complete(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_on_a_shared_session_is_never_guessed() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let plays = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let line = server.line(0);
+        let one = line.request("tools/call").await;
+        let two = line.request("tools/call").await;
+        line.says(&question("whose"));
+        line.hears(refusal("whose")).await;
+        line.says(&result(&one));
+        line.says(&result(&two));
+    };
+    let (ends, ()) = join(join(end(&legacy, call()), end(&legacy, call())), plays).await;
+    assert!(matches!(ends, (End::Complete(_), End::Complete(_))));
+    let line = server.line(0);
+    line.says(&question("outside"));
+    line.hears(refusal("outside")).await;
+    let plays = async {
+        line.request("tools/call").await;
+        line.says(&question("only"));
+    };
+    let (end, ()) = join(end(&legacy, call()), plays).await;
+    assert!(matches!(end, End::InputRequired(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_caller_s_server_asks_before_a_call_is_put_to_the_call() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let plays = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let line = server.line(0);
+        let request = line.request("tools/call").await;
+        line.says(&result(&request));
+        line
+    };
+    let (_, line) = join(end(&legacy, call()), plays).await;
+    line.says(&question("early"));
+    let end = end(&legacy, call()).await;
+    assert!(matches!(end, End::InputRequired(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_may_come_while_nobody_waits() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let plays = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let line = server.line(0);
+        let request = line.request("tools/call").await;
+        line.says(&question("a"));
+        sleep(PATIENCE / 2).await;
+        line.says(&result(&request));
+    };
+    let (asked, ()) = join(end(&legacy, call()), plays).await;
+    let mut again = call();
+    again.params.set("requestState", Raw::string(&state(asked)));
+    let end = end(&legacy, again).await;
+    assert!(matches!(end, End::Complete(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn methods_that_are_not_of_the_protocol_are_refused() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    legacy
+        .begin(std::sync::Arc::new(server.clone()))
+        .await
+        .unwrap();
+    let line = server.line(0);
+    line.says(&json!({ "id": "x", "method": "tools/call" }));
+    let refused = line.hears(refusal("x")).await;
+    assert_eq!(refused["error"]["code"], -32601);
+    line.says(&json!({ "id": "p", "method": "ping" }));
+    line.hears(|said| said["id"] == "p" && said["result"] == json!({}))
+        .await;
+}
