@@ -72,7 +72,7 @@ const REMOVED: &[&str] = &[
 ];
 
 /// What a request without any version is taken for (specification 2025-06-18, transports).
-const UNSAID: &str = "2025-03-26";
+pub(crate) const UNSAID: &str = "2025-03-26";
 
 /// Lets a POST in.
 pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admitted, Refused> {
@@ -171,7 +171,8 @@ async fn discard(mut body: Body) {
     drop(tokio::time::timeout(LONGEST, rest).await);
 }
 
-fn parse(body: &Bytes, depth: usize) -> Result<Message, Refused> {
+/// Reads one message.
+pub(crate) fn parse(body: &Bytes, depth: usize) -> Result<Message, Refused> {
     let deep = depth::check(body, depth);
     // Reading is shallow, so text that is nested too deep still gives its id away.
     let message = Message::parse(body);
@@ -260,15 +261,36 @@ fn check(
     // The rest of `_meta` is only judged in a version whose rules are known.
     if let Some(requested) = readable.and_then(|meta| meta.string(PROTOCOL_VERSION)) {
         headers::check_version(&head.headers, &requested)?;
-        if !version::is_modern(&requested) {
-            return Err(Refusal::Version { requested });
-        }
+        spoken(requested)?;
     }
     let meta = meta.and_then(RequestMeta::read).map_err(Refusal::Meta)?;
     let headers = headers::check(&head.headers, method, params, parts.strict_headers)?;
+    served(method)?;
+    Ok((meta, headers))
+}
+
+/// The same where there are no headers.
+pub(crate) fn check_bare(method: &str, meta: Object) -> Result<RequestMeta, Refusal> {
+    if let Some(requested) = meta.string(PROTOCOL_VERSION) {
+        spoken(requested)?;
+    }
+    let meta = RequestMeta::read(meta).map_err(Refusal::Meta)?;
+    served(method)?;
+    Ok(meta)
+}
+
+fn spoken(requested: String) -> Result<(), Refusal> {
+    if version::is_modern(&requested) {
+        Ok(())
+    } else {
+        Err(Refusal::Version { requested })
+    }
+}
+
+fn served(method: &str) -> Result<(), Refusal> {
     if REMOVED.contains(&method) {
         let method = method.to_owned();
         return Err(Refusal::NoSuchMethod { method });
     }
-    Ok((meta, headers))
+    Ok(())
 }

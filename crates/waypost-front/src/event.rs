@@ -213,6 +213,10 @@ fn label(method: &str) -> &'static str {
         method::TASKS_GET,
         method::TASKS_UPDATE,
         method::TASKS_CANCEL,
+        "ping",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
     ];
     KNOWN
         .iter()

@@ -1,9 +1,9 @@
-//! Faces clients: HTTP in, either era, decided for each request.
+//! Faces clients: HTTP in or a pipe, either era, decided for each request.
 //!
 //! A request's way: [`routes`] finds the endpoint, `admit` turns HTTP into a checked message of
 //! one era or a refusal, `modern` makes a `Call` of a stateless request and an answer of the
 //! reply, [`legacy`] does so for the messages of a session, `rescue` knows the status and code
-//! of everything that can go wrong.
+//! of everything that can go wrong. [`stdio`] is the same for a host on a pipe.
 
 mod admit;
 mod answer;
@@ -19,6 +19,7 @@ mod modern;
 mod refusal;
 mod rescue;
 mod routes;
+pub mod stdio;
 
 use std::fmt;
 use std::sync::Arc;

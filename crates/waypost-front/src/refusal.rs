@@ -56,6 +56,11 @@ pub(crate) enum Refusal {
         "the request names no protocol version: send `_meta` with `io.modelcontextprotocol/protocolVersion` for a stateless request, or header `mcp-session-id` with the id that `initialize` gave"
     )]
     NoVersion,
+    /// The same over a pipe, where a session needs no id.
+    #[error(
+        "the request names no protocol version and no session is open: send `_meta` with `io.modelcontextprotocol/protocolVersion`, or `initialize` first"
+    )]
+    NotOpened,
     #[error("header `mcp-session-id` is missing: send the id that the answer to `initialize` gave")]
     NoSession,
     #[error("session not found, open a new one with `initialize`")]

@@ -41,7 +41,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
             return (StatusCode::BAD_REQUEST, error);
         }
         Refusal::Modern { requested, probe } => return modern_off(refusal, requested, *probe),
-        Refusal::NoVersion | Refusal::NoSession | Refusal::DuplicateId => {
+        Refusal::NoVersion | Refusal::NotOpened | Refusal::NoSession | Refusal::DuplicateId => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
         Refusal::UnknownSession => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
@@ -81,7 +81,7 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
         Refusal::Legacy { requested: _ } => "legacy",
         Refusal::NoSuchMethod { method: _ } => "no_such_method",
         Refusal::Modern { .. } => "modern",
-        Refusal::NoVersion => "no_version",
+        Refusal::NoVersion | Refusal::NotOpened => "no_version",
         Refusal::NoSession => "no_session",
         Refusal::UnknownSession => "unknown_session",
         Refusal::TooManySessions => "too_many_sessions",

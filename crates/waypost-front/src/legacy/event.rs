@@ -1,5 +1,7 @@
 //! What session clients make the front log and count.
 
+use crate::legacy::session::Session;
+
 /// A client session holds something as long as this lives.
 #[derive(Debug)]
 pub(crate) struct OpenSession(());
@@ -22,4 +24,17 @@ impl Drop for OpenSession {
 pub(crate) fn not_stored(error: &waypost_hub::store::StoreError) {
     let source = &error.source;
     tracing::error!(%error, %source, "what a client session set is not remembered");
+}
+
+/// A session begins to hold something: it is new, or its id was opened again.
+pub(crate) fn opened(session: &Session, again: bool) {
+    let (mark, principal) = (session.mark, session.principal.as_str());
+    let version = &session.ticket.version;
+    tracing::debug!(mark, principal, version, again, "session opened");
+}
+
+/// A session holds nothing any more.
+pub(crate) fn freed(session: &Session, why: &'static str) {
+    let (mark, principal) = (session.mark, session.principal.as_str());
+    tracing::debug!(mark, principal, why, "session freed");
 }

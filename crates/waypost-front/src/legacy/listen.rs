@@ -172,7 +172,7 @@ impl Listener {
             wanted.set("resourceSubscriptions", Raw::from_serialize(&resources));
         }
         let call = Call {
-            request_id: Arc::clone(&session.name),
+            request_id: format!("session-{:08x}", session.mark).into(),
             id: Id::number(0),
             method: method::LISTEN.to_owned(),
             params: Object::from_iter([("notifications", Raw::from(wanted))]),

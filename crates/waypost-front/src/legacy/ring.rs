@@ -6,6 +6,7 @@
 //! while nobody reads, the oldest notifications give way. Questions and the answer never do.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -20,6 +21,17 @@ use crate::legacy::outlet::{Class, Outlet};
 const MOST: usize = 256;
 /// Bytes of one stream; a single message may be larger.
 const MOST_BYTES: usize = 1 << 20;
+
+/// Bytes in all rings of the process.
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// From here on nothing is kept only because somebody might ask for it again.
+const SCARCE: usize = 256 << 20;
+
+/// Whether all rings together hold so much that there should be less.
+pub(crate) fn is_scarce() -> bool {
+    HELD.load(Ordering::Relaxed) > SCARCE
+}
 
 /// One stream's messages.
 #[derive(Debug)]
@@ -107,6 +119,12 @@ impl Ring {
         state.ended.is_some() && state.items.iter().all(|item| item.number <= from)
     }
 
+    /// Whether all there was has been read, though perhaps it did not arrive.
+    pub(crate) fn is_taken(&self) -> bool {
+        let state = self.lock();
+        state.ended.is_some() && state.taken == state.last
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.lock().bytes
@@ -181,6 +199,7 @@ impl State {
         }
         self.last += 1;
         self.bytes += size(&message);
+        HELD.fetch_add(size(&message), Ordering::Relaxed);
         self.items.push_back(Item {
             number: self.last,
             class,
@@ -209,9 +228,16 @@ impl State {
             };
             if let Some(item) = self.items.remove(at) {
                 self.bytes -= size(&item.message);
+                HELD.fetch_sub(size(&item.message), Ordering::Relaxed);
             }
         }
         true
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        HELD.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 

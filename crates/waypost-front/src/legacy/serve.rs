@@ -29,7 +29,7 @@ pub(crate) const PING: &str = "ping";
 const SET_LEVEL: &str = "logging/setLevel";
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
-const INITIALIZED: &str = "notifications/initialized";
+pub(crate) const INITIALIZED: &str = "notifications/initialized";
 
 /// The levels of log messages (RFC 5424), as the protocol spells them.
 const LEVELS: &[&str] = &[

@@ -19,17 +19,19 @@ use waypost_wire::raw::Raw;
 
 use crate::legacy::event::OpenSession;
 use crate::legacy::outlet::Outlet as _;
-use crate::legacy::ring::Ring;
+use crate::legacy::ring::{self, Ring};
 use crate::legacy::ticket::Ticket;
 use crate::refusal::Refusal;
 
 /// Requests of one session at once: a client that leaves them behind pays itself.
 const MOST_CALLS: usize = 256;
 
-/// Streams that ended and can still be read again, for so long, and their bytes together.
+/// Streams that ended and can still be read again, and their bytes together.
 const MOST_ENDED: usize = 16;
-const ENDED_KEPT: Duration = Duration::from_secs(5 * 60);
 const MOST_ENDED_BYTES: usize = 4 << 20;
+/// For so long; what was read to its end most likely arrived.
+const ENDED_KEPT: Duration = Duration::from_secs(5 * 60);
+const READ_KEPT: Duration = Duration::from_secs(30);
 
 /// Log messages from here on are sent to a client that never said which it wants.
 const DEFAULT_LEVEL: &str = "info";
@@ -343,6 +345,7 @@ impl fmt::Debug for Session {
 impl State {
     /// Forgets streams that ended long ago, and the oldest of those that are too many.
     fn prune(&mut self) {
+        let scarce = ring::is_scarce();
         let (mut count, mut bytes) = (0, 0);
         let mut gone = Vec::new();
         for (number, ring) in self.streams.iter().rev() {
@@ -350,7 +353,12 @@ impl State {
             count += 1;
             bytes += ring.bytes();
             let many = count > MOST_ENDED || (count > 1 && bytes > MOST_ENDED_BYTES);
-            if (many || ended.elapsed() > ENDED_KEPT) && !ring.is_read() {
+            let kept = if ring.is_taken() {
+                READ_KEPT
+            } else {
+                ENDED_KEPT
+            };
+            if (many || scarce || ended.elapsed() > kept) && !ring.is_read() {
                 gone.push(*number);
             }
         }

@@ -118,8 +118,37 @@ impl Sessions {
         let permit = self.permit()?;
         let record = SessionRecord::default();
         let session = Session::new(ticket, who, record, false, permit);
+        event::opened(&session, false);
         self.0.table.insert(key, session);
         Ok(id)
+    }
+
+    /// Opens a session that lives as long as one connection: it has no id that anybody could come
+    /// back with.
+    ///
+    /// # Errors
+    /// [`Refusal::TooManySessions`].
+    pub(crate) fn attach(
+        &self,
+        ticket: Ticket,
+        principal: &Principal,
+        view: &View,
+    ) -> Result<Hold, Refusal> {
+        let key = ticket.key;
+        let who = (principal.clone(), view.clone());
+        let permit = self.permit()?;
+        let session = Session::new(ticket, who, SessionRecord::default(), true, permit);
+        let hold = session.enter().ok_or(Refusal::UnknownSession)?;
+        event::opened(&session, false);
+        self.0.table.insert(key, session);
+        Ok(hold)
+    }
+
+    /// The connection of an attached session is over, and so is the session.
+    pub(crate) fn detach(&self, hold: Hold) {
+        let key = hold.session().ticket.key;
+        drop(hold);
+        self.close(key);
     }
 
     /// The session of an id, opened again where it is not open.
@@ -171,6 +200,7 @@ impl Sessions {
         let old = u128::from(ticket.age_ms()) > self.0.parts.handshake.as_millis();
         let who = (principal.clone(), view.clone());
         let new = Session::new(ticket, who, record, old, permit);
+        event::opened(&new, true);
         let hold = match self.0.table.entry(key) {
             dashmap::Entry::Vacant(place) => {
                 place.insert(Arc::clone(&new));
@@ -218,6 +248,7 @@ impl Sessions {
     fn close(&self, key: u128) {
         let removed = self.0.table.remove(&key);
         if let Some((_, session)) = removed {
+            event::freed(&session, "ended");
             session.free();
         }
     }
@@ -236,9 +267,13 @@ impl Sessions {
 
     fn sweep(&self) {
         let parts = self.parts();
-        self.0
-            .table
-            .retain(|_, session| !session.free_if_idle(parts.idle, parts.handshake));
+        self.0.table.retain(|_, session| {
+            let idle = session.free_if_idle(parts.idle, parts.handshake);
+            if idle {
+                event::freed(session, "idle");
+            }
+            !idle
+        });
         self.0.ended.retain(|_, since| since.elapsed() < JUST_ENDED);
     }
 

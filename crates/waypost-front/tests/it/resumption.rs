@@ -247,3 +247,50 @@ async fn a_client_that_takes_only_streams_gets_one() {
     let json = [("accept", "application/json")];
     assert_eq!(peer.send(Method::GET, &json, "").await.status(), 406);
 }
+
+#[tokio::test(start_paused = true)]
+async fn r16_what_arrived_is_soon_forgotten_and_what_did_not_is_kept_for_a_while() {
+    let (go, front) = in_two_parts();
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let mut read = peer.stream(&call(1)).await;
+    let mut lost = peer.stream(&call(2)).await;
+    read.message().await;
+    lost.message().await;
+    let (first, other) = (read.last.clone().unwrap(), lost.last.clone().unwrap());
+    drop(lost);
+    go.send_replace(true);
+    while read.next().await.is_some() {}
+    drop(read);
+    let again = async |id: &str| {
+        let response = peer.send(Method::GET, &[("last-event-id", id)], "").await;
+        response.status().as_u16()
+    };
+    // Asking for it again makes it unread, so the one that arrived is only asked for once.
+    assert_eq!(again(&other).await, 200);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!((again(&first).await, again(&other).await), (204, 200));
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(again(&other).await, 204);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_of_an_earlier_life_does_not_name_a_stream_of_this_one() {
+    let (_go, front) = in_two_parts();
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let mut stream = peer.stream(&call(1)).await;
+    stream.message().await;
+    let other = Peer::open(&front, LATEST, &json!({})).await;
+    let last = stream.last.clone().unwrap();
+    let response = other
+        .send(Method::GET, &[("last-event-id", &last)], "")
+        .await;
+    assert_eq!(response.status(), 204);
+    // The standing stream of another life goes on as the one of this.
+    let mut standing = peer.get(None).await;
+    standing.event().await;
+    let last = standing.last.unwrap();
+    let response = other
+        .send(Method::GET, &[("last-event-id", &last)], "")
+        .await;
+    assert_eq!(response.status(), 200);
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{advance, sleep};
+use waypost_front::legacy::Sessions;
 use waypost_hub::call::{Call, Principal};
 use waypost_hub::reply::Reply;
 use waypost_wire::error::ErrorObject;
@@ -235,7 +236,7 @@ async fn both_eras_are_served_side_by_side() {
 #[tokio::test]
 async fn an_era_can_be_switched_off() {
     let parts = crate::peer::session_parts(&Arc::default());
-    let sessions = waypost_front::legacy::Sessions::new(parts);
+    let sessions = Sessions::new(parts);
     let legacy = Front::with(
         |_| Ok(text("ok")),
         |parts| {
@@ -407,4 +408,36 @@ async fn r34_errors_are_json_rpc_errors_in_a_200() {
     check("tools/call", -32602, -32602).await;
     check("tools/call", 7, 7).await;
     check("resources/read", -32602, -32002).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r16_thousands_of_abandoned_sessions_leave_nothing() {
+    let sessions = Sessions::new(crate::peer::session_parts(&Arc::default()));
+    let kept = sessions.clone();
+    let front = Front::with(|_| Ok(text("ok")), |parts| parts.sessions = Some(sessions));
+    for n in 0..2_000 {
+        let peer = Peer::unconfirmed(&front, LATEST, &json!({})).await;
+        if n % 2 == 0 {
+            peer.notify("notifications/initialized", &json!({})).await;
+            assert_eq!(peer.post(&list()).await.status, 200);
+        }
+    }
+    let open = || format!("{kept:?}");
+    assert!(open().contains("open: 2000"), "{}", open());
+    sleep(Duration::from_secs(60)).await;
+    assert!(open().contains("open: 1000"), "{}", open());
+    sleep(Duration::from_secs(31 * 60)).await;
+    assert!(open().contains("open: 0"), "{}", open());
+}
+
+#[tokio::test]
+async fn r46_a_probe_of_the_other_era_costs_no_session() {
+    let sessions = Sessions::new(crate::peer::session_parts(&Arc::default()));
+    let kept = sessions.clone();
+    let front = Front::with(|_| Ok(text("ok")), |parts| parts.sessions = Some(sessions));
+    front
+        .send(Post::new("server/discover", &json!({})).build())
+        .await;
+    front.send(Post::call().build()).await;
+    assert!(format!("{kept:?}").contains("open: 0"));
 }

@@ -1,0 +1,241 @@
+//! A host that launched Waypost as a command and talks to it over its standard input and output:
+//! one process is one connection (specification: transports, stdio).
+//!
+//! Both eras share the pipe, decided message by message: a client may look around with
+//! `server/discover` and then `initialize`. `outbox` is the way out, `modern` the stateless calls
+//! in flight, `session` the one session there may be.
+
+mod input;
+mod modern;
+mod outbox;
+mod session;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::TaskTracker;
+use uuid::Uuid;
+use waypost_hub::call::{Principal, View};
+use waypost_hub::lifecycle::Tasks;
+use waypost_wire::id::Id;
+use waypost_wire::message::{Message, Notification, Outcome, Request};
+use waypost_wire::meta::{META, PROTOCOL_VERSION, RequestMeta};
+use waypost_wire::method;
+use waypost_wire::object::Object;
+
+use crate::Parts;
+use crate::admit::{self, UNSAID};
+use crate::encode;
+use crate::era::{self, Era};
+use crate::event::Finish;
+use crate::legacy::outlet::Class;
+use crate::modern::Asker;
+use crate::refusal::{Refusal, Refused};
+use crate::rescue;
+use input::{Input, Line};
+use modern::{InFlight, Slot};
+use outbox::Outbox;
+use session::Place;
+
+/// Longest wait for a host to take the last messages.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What a host is served with.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// As for HTTP; what only HTTP has is not looked at.
+    pub parts: Parts,
+    /// Runs the calls.
+    pub tasks: Tasks,
+    /// Who the host is. Whoever may launch a program with a configuration may use what is in it.
+    pub principal: Principal,
+    /// What it sees.
+    pub view: View,
+}
+
+/// The connection to a host: [`Pipe::read`], then [`Pipe::finish`].
+pub struct Pipe {
+    host: Host,
+    outbox: Arc<Outbox>,
+    calls: InFlight,
+    place: Place,
+    /// Holds a token for each request that is yet to be answered.
+    open: TaskTracker,
+}
+
+impl Pipe {
+    /// A connection whose messages are written to `to`.
+    pub fn new(host: Host, to: impl AsyncWrite + Unpin + Send + 'static) -> Self {
+        let outbox = Outbox::new();
+        let writer = Arc::clone(&outbox);
+        host.tasks.spawn_here(|stop| async move {
+            stop.run_until_cancelled(writer.run(to)).await;
+        });
+        Self {
+            place: Place::new(&host, &outbox),
+            calls: InFlight::default(),
+            open: TaskTracker::new(),
+            outbox,
+            host,
+        }
+    }
+
+    /// Serves what the host sends until it closes its end, or takes no more messages. While it
+    /// does not read its answers no more requests are taken.
+    pub async fn read(&mut self, from: impl AsyncRead + Unpin) {
+        let outbox = Arc::clone(&self.outbox);
+        let mut input = Input::new(from, self.host.parts.request_body);
+        let lines = async {
+            while let Some(line) = input.next().await {
+                self.outbox.room_for_more().await;
+                self.line(line).await;
+            }
+        };
+        tokio::select! {
+            () = lines => tracing::debug!("the host closed its end"),
+            () = outbox.gone() => tracing::info!("the host reads no more"),
+        }
+    }
+
+    /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest.
+    /// `false` when something had to be given up.
+    pub async fn finish(self, grace: Duration) -> bool {
+        self.open.close();
+        let answered = tokio::select! {
+            answered = tokio::time::timeout(grace, self.open.wait()) => answered.is_ok(),
+            () = self.outbox.gone() => self.open.is_empty(),
+        };
+        self.calls.cancel_all();
+        self.place.leave();
+        self.outbox.close();
+        let written = tokio::time::timeout(FAREWELL, self.outbox.gone()).await;
+        self.outbox.give_up();
+        answered && written.is_ok()
+    }
+
+    async fn line(&mut self, line: Line) {
+        let message = match line {
+            Line::Message(line) => admit::parse(&line, self.host.parts.json_depth),
+            Line::TooLong { id, answer } => return self.too_long(id, answer),
+        };
+        match message {
+            Ok(Message::Request(request)) => self.request(request).await,
+            Ok(Message::Notification(notification)) => self.notification(&notification),
+            Ok(Message::Response(Some(id), outcome)) => self.place.answer(&id, outcome),
+            Ok(Message::Response(None, _)) => {}
+            Err(refused) => self.refuse_unread(&refused),
+        }
+    }
+
+    async fn request(&mut self, mut request: Request) {
+        let raw = request.params.remove(META);
+        let bare = raw.is_none();
+        let meta = RequestMeta::object(raw);
+        let era = era::of(&request.method, &request.params, meta.as_ref().ok(), None);
+        let asker = self.asker();
+        let mut finish = self.record(&asker);
+        let id = request.id.clone();
+        let taken = match (era, meta) {
+            (Era::Modern, meta) => {
+                let meta = meta.unwrap_or_default();
+                let begun = self.begin(&request, meta);
+                begun
+                    .inspect_err(|refusal| finish.outcome(rescue::outcome(refusal)))
+                    .map(|(meta, slot)| {
+                        let lane = self.place.lane(&self.open);
+                        modern::answer(&self.host, asker, (request, meta), slot, lane, finish);
+                    })
+            }
+            (Era::Legacy { .. }, Err(malformed)) if !bare => {
+                let refusal = Refusal::Meta(malformed);
+                finish.outcome(rescue::outcome(&refusal));
+                Err(refusal)
+            }
+            (Era::Legacy { requested }, meta) => {
+                let meta = meta.unwrap_or_default();
+                let lane = self.place.lane(&self.open);
+                if self.host.parts.sessions.is_none() {
+                    let requested = requested.unwrap_or_else(|| UNSAID.to_owned());
+                    let refusal = Refusal::Legacy { requested };
+                    finish.outcome(rescue::outcome(&refusal));
+                    Err(refusal)
+                } else if request.method == method::INITIALIZE {
+                    self.place.initialize(&request, &asker, lane, finish).await
+                } else {
+                    self.place.request(request, meta, asker, lane, finish)
+                }
+            }
+        };
+        if let Err(refusal) = taken {
+            self.refuse(&refusal.to(id));
+        }
+    }
+
+    fn begin(&self, request: &Request, meta: Object) -> Result<(RequestMeta, Slot), Refusal> {
+        if !self.host.parts.modern {
+            return Err(Refusal::Modern {
+                requested: meta.string(PROTOCOL_VERSION).unwrap_or_default(),
+                probe: request.method == method::DISCOVER,
+            });
+        }
+        let meta = admit::check_bare(&request.method, meta)?;
+        Ok((meta, self.calls.begin(&request.id)?))
+    }
+
+    fn notification(&self, notification: &Notification) {
+        if notification.method == method::CANCELLED {
+            let id = notification.params.get("requestId").cloned();
+            if let Some(Ok(id)) = id.map(Id::new) {
+                self.calls.cancel(&id);
+            }
+        }
+        self.place.notification(notification);
+    }
+
+    fn too_long(&self, id: Option<Id>, answer: bool) {
+        let limit = self.host.parts.request_body;
+        let refusal = Refusal::BodyTooLarge { limit };
+        if !answer {
+            return self.refuse_unread(&Refused { id, refusal });
+        }
+        // The question that it answers will get no other.
+        if let Some(id) = id {
+            let (_, error) = rescue::refusal(&refusal);
+            self.place.answer(&id, Outcome::Error(error));
+        }
+    }
+
+    fn refuse_unread(&self, refused: &Refused) {
+        let mut finish = self.record(&self.asker());
+        finish.outcome(rescue::outcome(&refused.refusal));
+        self.refuse(refused);
+    }
+
+    fn refuse(&self, refused: &Refused) {
+        let (_, error) = rescue::refusal(&refused.refusal);
+        let message = encode::error(refused.id.as_ref(), &error);
+        self.outbox.post(Class::End, message);
+    }
+
+    fn asker(&self) -> Asker {
+        Asker {
+            request_id: Uuid::new_v4().to_string().into(),
+            principal: self.host.principal.clone(),
+            view: self.host.view.clone(),
+        }
+    }
+
+    fn record(&self, asker: &Asker) -> Finish {
+        Finish::new(Arc::clone(&asker.request_id), asker.principal.clone())
+    }
+}
+
+impl fmt::Debug for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pipe")
+            .field("in_flight", &self.open.len())
+            .finish_non_exhaustive()
+    }
+}

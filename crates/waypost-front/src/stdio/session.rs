@@ -1,0 +1,196 @@
+//! The one session that a pipe may have.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Notification, Outcome, Request};
+use waypost_wire::object::Object;
+
+use super::Host;
+use super::outbox::Outbox;
+use crate::encode::{self, Pieces};
+use crate::event::Finish;
+use crate::legacy::outlet::{Class, Outlet};
+use crate::legacy::serve::{self, Incoming, PING};
+use crate::legacy::session::Hold;
+use crate::legacy::{initialize, listen};
+use crate::modern::Asker;
+use crate::refusal::Refusal;
+use crate::rescue;
+
+/// The session, once there is one.
+#[derive(Debug)]
+pub(super) struct Place {
+    host: Host,
+    outbox: Arc<Outbox>,
+    hold: Option<Hold>,
+}
+
+/// The pipe as the way of one request.
+#[derive(Debug)]
+pub(super) struct Lane {
+    outbox: Arc<Outbox>,
+    _open: TaskTrackerToken,
+}
+
+impl Place {
+    pub(super) fn new(host: &Host, outbox: &Arc<Outbox>) -> Self {
+        Self {
+            host: host.clone(),
+            outbox: Arc::clone(outbox),
+            hold: None,
+        }
+    }
+
+    /// A way for one request, which `open` counts.
+    pub(super) fn lane(&self, open: &TaskTracker) -> Lane {
+        Lane {
+            outbox: Arc::clone(&self.outbox),
+            _open: open.token(),
+        }
+    }
+
+    /// Answers `initialize`. A later one begins anew: its client says that it forgot all before.
+    ///
+    /// # Errors
+    /// Why there is no session, on record already.
+    pub(super) async fn initialize(
+        &mut self,
+        request: &Request,
+        asker: &Asker,
+        lane: Lane,
+        mut finish: Finish,
+    ) -> Result<(), Refusal> {
+        finish.method(&request.method);
+        let calls = &self.host.parts.calls;
+        let greeting = match initialize::answer(calls, asker, &request.params, true).await {
+            Ok(greeting) => greeting,
+            Err(error) => {
+                finish.outcome("error");
+                lane.post(Class::End, encode::error(Some(&request.id), &error));
+                return Ok(());
+            }
+        };
+        self.leave_now();
+        let Some(sessions) = &self.host.parts.sessions else {
+            return Err(refused(Refusal::NotOpened, finish));
+        };
+        match sessions.attach(greeting.ticket, &asker.principal, &asker.view) {
+            Ok(hold) => self.hold = Some(hold),
+            Err(refusal) => return Err(refused(refusal, finish)),
+        }
+        finish.outcome("complete");
+        let message = message::encode_result(&request.id, &greeting.result);
+        lane.post(Class::End, [message].into());
+        self.relay_changes();
+        Ok(())
+    }
+
+    /// What belongs to no request goes out as it comes; nothing comes before the client is ready.
+    fn relay_changes(&self) {
+        let Some(hold) = &self.hold else { return };
+        let mut standing = hold.session().standing.read(None);
+        let outbox = Arc::clone(&self.outbox);
+        self.host.tasks.spawn_here(|stop| async move {
+            let relay = async {
+                while let Some(item) = standing.next().await {
+                    outbox.send(item.message).await;
+                }
+            };
+            stop.run_until_cancelled(relay).await;
+        });
+    }
+
+    /// Answers a request of the session.
+    ///
+    /// # Errors
+    /// Why it was not taken, on record already.
+    pub(super) fn request(
+        &self,
+        request: Request,
+        meta: Object,
+        asker: Asker,
+        lane: Lane,
+        finish: Finish,
+    ) -> Result<(), Refusal> {
+        let Some(sessions) = &self.host.parts.sessions else {
+            return Err(refused(Refusal::NotOpened, finish));
+        };
+        let hold = self.hold.clone();
+        // The only request that may come before `initialize`.
+        if hold.is_none() && request.method != PING {
+            return Err(refused(Refusal::NotOpened, finish));
+        }
+        let incoming = Incoming {
+            request,
+            meta,
+            asker,
+            hold,
+            outlet: Arc::new(lane),
+            asks: true,
+            cancelled: CancellationToken::new(),
+            finish,
+        };
+        serve::request(sessions, &self.host.parts.calls, incoming)
+    }
+
+    /// Takes note of a notification.
+    pub(super) fn notification(&self, notification: &Notification) {
+        let Some(hold) = &self.hold else { return };
+        serve::notification(hold.session(), notification);
+        if notification.method == serve::INITIALIZED
+            && let Some(sessions) = &self.host.parts.sessions
+        {
+            listen::start(sessions, &self.host.parts.calls, hold.session());
+        }
+    }
+
+    /// Takes an answer to a question; one that nobody waits for comes too late.
+    pub(super) fn answer(&self, id: &Id, outcome: Outcome) {
+        if let Some(hold) = &self.hold {
+            hold.session().answer(id, outcome);
+        }
+    }
+
+    /// The session is over, and with it what is in flight in it.
+    pub(super) fn leave(mut self) {
+        self.leave_now();
+    }
+
+    fn leave_now(&mut self) {
+        if let (Some(hold), Some(sessions)) = (self.hold.take(), &self.host.parts.sessions) {
+            sessions.detach(hold);
+        }
+    }
+}
+
+/// Puts a refusal on record.
+fn refused(refusal: Refusal, mut finish: Finish) -> Refusal {
+    finish.outcome(rescue::outcome(&refusal));
+    refusal
+}
+
+impl Lane {
+    /// Sends, and waits while the host is too slow.
+    pub(super) async fn send(&self, message: Pieces) {
+        self.outbox.send(message).await;
+    }
+}
+
+impl Outlet for Lane {
+    fn send(&self, _: Class, message: Pieces) -> BoxFuture<'_, ()> {
+        Box::pin(self.outbox.send(message))
+    }
+
+    fn post(&self, class: Class, message: Pieces) {
+        self.outbox.post(class, message);
+    }
+
+    fn close(&self) {
+        // A pipe has no sign for it: a request that was cancelled just gets no answer.
+    }
+}
