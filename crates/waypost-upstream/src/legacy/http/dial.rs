@@ -8,6 +8,7 @@ use waypost_hub::upstream::BoxFuture;
 
 use super::either::Either;
 use super::sse::Sse;
+use super::standing::transient;
 use super::streamable::Streamable;
 use super::wire::Wire;
 use crate::ear::SharedEar;
@@ -68,7 +69,7 @@ impl HttpDial {
             }
             Transport::Either | Transport::Sse => {
                 let opened = Sse::open(&self.wire, ear, self.within).await;
-                if opened.is_err() {
+                if opened.as_ref().is_err_and(|fault| !transient(fault)) {
                     // The server may have been replaced by a later one.
                     self.sse.store(false, Ordering::Relaxed);
                 }
