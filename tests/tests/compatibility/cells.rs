@@ -1,0 +1,369 @@
+//! What a client does with a server: one function a feature.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout};
+use waypost_testkit::peer::{Answers, Outcome, Peer};
+
+use crate::scene::{Scene, Server};
+
+/// How long a feature may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The features, in the page's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    List,
+    Call,
+    Progress,
+    Cancel,
+    Elicit,
+    Sample,
+    Log,
+    Read,
+    Prompt,
+    Task,
+}
+
+impl Feature {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::List,
+        Self::Call,
+        Self::Progress,
+        Self::Cancel,
+        Self::Elicit,
+        Self::Sample,
+        Self::Log,
+        Self::Read,
+        Self::Prompt,
+        Self::Task,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::List => "list",
+            Self::Call => "call",
+            Self::Progress => "progress",
+            Self::Cancel => "cancel",
+            Self::Elicit => "elicit",
+            Self::Sample => "sample",
+            Self::Log => "log",
+            Self::Read => "resource read",
+            Self::Prompt => "prompt",
+            Self::Task => "task",
+        }
+    }
+
+    /// What has to happen for a yes.
+    pub(crate) fn about(self) -> &'static str {
+        match self {
+            Self::List => {
+                "tools, prompts, resources and templates are listed, as the client's era has them"
+            }
+            Self::Call => "a tool gets its arguments; unknown tools and tool errors are told apart",
+            Self::Progress => {
+                "progress comes with the client's own token, in order, before the result"
+            }
+            Self::Cancel => "a call that is given up is given up at the server",
+            Self::Elicit => {
+                "the server asks the user in the middle of a call and gets the answer, yes or no"
+            }
+            Self::Sample => {
+                "the server asks the client's model in the middle of a call and gets the answer"
+            }
+            Self::Log => {
+                "the client sets a level and gets messages from that level on, and no others"
+            }
+            Self::Read => {
+                "a listed resource is read; one that is not there has the code of the client's era"
+            }
+            Self::Prompt => "a prompt gets its arguments",
+            Self::Task => {
+                "clients that know tasks get a handle and follow it to the end, others get the plain answer"
+            }
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Cell {
+    Yes,
+    /// There is nothing that could be carried.
+    NotApplicable,
+    /// `waypost stdio` is not there yet.
+    Pending,
+    No(String),
+}
+
+/// Everything, one feature after the other, in the page's order.
+pub(crate) async fn all(scene: &Scene<'_>) -> Vec<(Feature, Cell)> {
+    let peer = connect(scene).await;
+    // A server behind a shared pipe may still say something about a call that was given up, and a
+    // log message there names no call: from then on nobody gets any.
+    let log = one(scene, &peer, Feature::Log).await;
+    scene.all_have_logged().await;
+    let mut cells = Vec::new();
+    for feature in Feature::ALL {
+        let cell = match feature {
+            Feature::Log => log.clone(),
+            _ => one(scene, &peer, feature).await,
+        };
+        cells.push((feature, cell));
+    }
+    cells
+}
+
+/// The client, or what every cell of it is.
+async fn connect(scene: &Scene<'_>) -> Result<Peer, Cell> {
+    if scene.client.is_pipe() && !scene.has_stdio().await {
+        return Err(Cell::Pending);
+    }
+    let connected = timeout(PATIENCE, scene.connect()).await;
+    let connected = connected.unwrap_or_else(|late| Err(late.into()));
+    connected.map_err(|error| Cell::No(format!("does not connect: {error}")))
+}
+
+async fn one(scene: &Scene<'_>, peer: &Result<Peer, Cell>, feature: Feature) -> Cell {
+    let peer = match peer {
+        Ok(peer) => peer,
+        Err(cell) => return cell.clone(),
+    };
+    // One counts all slow calls of the server, the other must be the only call there.
+    let (_alone, _beside) = match feature {
+        Feature::Cancel | Feature::Log => (Some(scene.server_lock().write().await), None),
+        _ => (None, Some(scene.server_lock().read().await)),
+    };
+    let tried = timeout(PATIENCE, Box::pin(tried(scene, peer, feature))).await;
+    match tried.context("takes too long") {
+        Ok(Ok(cell)) => cell,
+        Ok(Err(error)) | Err(error) => Cell::No(format!("{error:#}")),
+    }
+}
+
+async fn tried(scene: &Scene<'_>, peer: &Peer, feature: Feature) -> anyhow::Result<Cell> {
+    match feature {
+        Feature::List => lists(scene, peer).await,
+        Feature::Call => calls(scene, peer).await,
+        Feature::Progress => tells_progress(scene, peer).await,
+        Feature::Cancel => cancels(scene, peer).await,
+        Feature::Elicit => return elicits(scene, peer).await,
+        Feature::Sample => return samples(scene, peer).await,
+        Feature::Log => logs(scene, peer).await,
+        Feature::Read => reads(scene, peer).await,
+        Feature::Prompt => prompts(scene, peer).await,
+        Feature::Task => return runs_tasks(scene, peer).await,
+    }?;
+    Ok(Cell::Yes)
+}
+
+/// Fails with the whole outcome when it has another text.
+fn said(outcome: &Outcome, text: &str) -> anyhow::Result<()> {
+    ensure!(outcome.text() == text, "expected `{text}`: {outcome:?}");
+    Ok(())
+}
+
+async fn lists(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    for (what, name) in [
+        ("tools", scene.named("test_simple_text")),
+        ("prompts", scene.named("test_simple_prompt")),
+        ("resources", "static-text".to_owned()),
+        ("resourceTemplates", "template".to_owned()),
+    ] {
+        let list = peer.list(what).await?;
+        let found = list
+            .iter()
+            .any(|item| item.get("name") == Some(&json!(name)));
+        ensure!(found, "no `{name}` among {} {what}", list.len());
+    }
+    let list = peer.ask("tools/list", json!({})).await?;
+    let modern = list.get("resultType") == Some(&json!("complete"))
+        && list.get("ttlMs").is_some_and(Value::is_u64)
+        && list.get("cacheScope").is_some_and(Value::is_string);
+    ensure!(modern == scene.is_modern(), "a list of the other era");
+    Ok(())
+}
+
+async fn calls(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    let exact = json!({ "message": "hi", "number": 12_345_678_901_234_567_u64 });
+    let echo = peer.tool(&scene.named("echo"), exact.clone()).await?;
+    said(&echo, &exact.to_string())?;
+    let unknown = peer.tool(&scene.named("no_such_tool"), json!({})).await?;
+    ensure!(unknown.code() == -32602, "unknown tool: {unknown:?}");
+    let fails = peer
+        .tool(&scene.named("test_error_handling"), json!({}))
+        .await?;
+    ensure!(fails.is_tool_error(), "no tool error: {fails:?}");
+    Ok(())
+}
+
+async fn tells_progress(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    let begun = peer
+        .begin(&scene.named("test_tool_with_progress"), json!({}))
+        .await?;
+    let token = json!(begun.id());
+    let outcome = peer.finish(begun, &Answers::refusing()).await?;
+    said(&outcome, "reported progress three times")?;
+    let steps = outcome.progress();
+    let done: Vec<_> = steps
+        .iter()
+        .filter_map(|step| step.get("progress")?.as_u64())
+        .collect();
+    ensure!(done == [0, 50, 100], "{outcome:?}");
+    let own = steps
+        .iter()
+        .all(|step| step.get("progressToken") == Some(&token));
+    ensure!(own, "not the client's token {token}: {outcome:?}");
+    Ok(())
+}
+
+async fn cancels(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    let counts = async || {
+        let counts = peer.tool(&scene.named("test_cancelled"), json!({})).await?;
+        let counts: Value = serde_json::from_str(counts.text())?;
+        let count = |name: &str| counts.get(name).and_then(Value::as_u64);
+        let all = count("cancelled").zip(count("finished"));
+        all.context("no counts")
+    };
+    let (cancelled, finished) = counts().await?;
+    let mut slow = peer
+        .begin(&scene.named("test_slow"), json!({ "seconds": 60 }))
+        .await?;
+    let first = slow.notification().await?;
+    ensure!(first.is_some(), "the slow call does not begin");
+    peer.cancel(slow).await?;
+    let deadline = Instant::now() + PATIENCE / 2;
+    while counts().await? != (cancelled + 1, finished) {
+        ensure!(
+            Instant::now() < deadline,
+            "the server goes on with the call"
+        );
+        sleep(Duration::from_millis(10)).await;
+    }
+    Ok(())
+}
+
+async fn elicits(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
+    let tool = scene.named("test_elicitation");
+    let args = json!({ "message": "Who?" });
+    let form = peer.call(&tool, args.clone(), &Answers::usual()).await?;
+    if scene.server == Server::Sessionless {
+        return cannot_ask(&form, "elicitation");
+    }
+    said(
+        &form,
+        r#"User response: action=accept, content={"email":"my email","username":"my username"}"#,
+    )?;
+    let asked = form.asked.first().context("nothing was asked")?;
+    ensure!(form.asked.len() == 1, "asked more than once: {form:?}");
+    ensure!(
+        asked.params.get("message") == Some(&json!("Who?")),
+        "{asked:?}"
+    );
+    let declined = peer.call(&tool, args, &Answers::declining()).await?;
+    said(&declined, "User response: action=decline, content={}")?;
+    Ok(Cell::Yes)
+}
+
+async fn samples(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
+    let args = json!({ "prompt": "Well?" });
+    let sampled = peer
+        .call(&scene.named("test_sampling"), args, &Answers::usual())
+        .await?;
+    if scene.server == Server::Sessionless {
+        return cannot_ask(&sampled, "sampling");
+    }
+    said(&sampled, "LLM response: sampled text")?;
+    let asked = sampled.asked.first().context("nothing was asked")?;
+    let prompt = asked.params.pointer("/messages/0/content/text");
+    ensure!(prompt == Some(&json!("Well?")), "{asked:?}");
+    Ok(Cell::Yes)
+}
+
+/// The server itself says, at once, that it cannot ask.
+fn cannot_ask(outcome: &Outcome, what: &str) -> anyhow::Result<Cell> {
+    said(outcome, &format!("the client does not support: {what}"))?;
+    ensure!(
+        outcome.is_tool_error() && outcome.asked.is_empty(),
+        "{outcome:?}"
+    );
+    Ok(Cell::NotApplicable)
+}
+
+async fn logs(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    peer.set_level("error").await?;
+    let outcome = peer
+        .tool(&scene.named("test_logging_tool"), json!({}))
+        .await?;
+    said(&outcome, "logged at every level")?;
+    let logs = outcome.logs();
+    let levels: Vec<_> = logs
+        .iter()
+        .filter_map(|told| told.get("level")?.as_str())
+        .collect();
+    ensure!(
+        levels == ["error", "critical", "alert", "emergency"],
+        "from `error` on: {levels:?}"
+    );
+    Ok(())
+}
+
+async fn reads(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    let answers = Answers::usual();
+    // The same URI is on every server: the first in the file has it plainly.
+    let suffix = "test://static-text";
+    let own = match scene.server {
+        Server::Modern => suffix.to_owned(),
+        _ => format!("{}+{suffix}", scene.named("").trim_end_matches('_')),
+    };
+    let list = peer.list("resources").await?;
+    let listed = list.iter().any(|item| item.get("uri") == Some(&json!(own)));
+    ensure!(listed, "no `{own}` among {} resources", list.len());
+    let read = peer.read(&own, &answers).await?;
+    said(&read, "This is the content of the static text resource.")?;
+    let missing = peer
+        .read(&own.replace("static-text", "nothing"), &answers)
+        .await?;
+    let code = if scene.is_modern() { -32602 } else { -32002 };
+    ensure!(missing.code() == code, "expected {code}: {missing:?}");
+    Ok(())
+}
+
+async fn prompts(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    let name = scene.named("test_prompt_with_arguments");
+    let arguments = json!({ "arg1": "a", "arg2": "b" });
+    let prompt = peer.prompt(&name, arguments, &Answers::usual()).await?;
+    said(&prompt, "Prompt with arguments: arg1='a', arg2='b'")
+}
+
+/// `slow_compute` may be a task, `failing_job` is nothing else.
+async fn runs_tasks(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
+    let answers = Answers::usual();
+    let args = json!({ "seconds": 0.05, "label": "a" });
+    let slow = peer
+        .task(&scene.named("slow_compute"), args, &answers)
+        .await?;
+    said(&slow, "slow_compute \"a\" finished after 0.05 s")?;
+    if scene.server == Server::Sessionless {
+        ensure!(slow.task.is_none(), "{slow:?}");
+        return Ok(Cell::NotApplicable);
+    }
+    let failing = peer
+        .task(&scene.named("failing_job"), json!({}), &answers)
+        .await?;
+    said(&failing, "failing_job failed, as it always does")?;
+    ensure!(failing.is_tool_error(), "{failing:?}");
+    let id = failing
+        .task
+        .as_ref()
+        .and_then(|task| task.get("taskId")?.as_str());
+    let handle = id.is_some_and(|id| id.starts_with(&scene.handle()));
+    ensure!(
+        handle == scene.is_modern(),
+        "a handle: {handle}; {failing:?}"
+    );
+    ensure!(scene.is_modern() || slow.task.is_none(), "{slow:?}");
+    Ok(Cell::Yes)
+}
