@@ -255,11 +255,9 @@ fn result_of(session: &Arc<Session>, upstream: &Arc<str>, id: &str) -> Arc<Excha
     let waits = Exchange::unattended(upstream, RESULT, id);
     all.insert(id.to_owned(), Arc::clone(&waits));
     drop(all);
-    let (session, exchange) = (Arc::clone(session), Arc::clone(&waits));
+    let (asked, exchange) = (Arc::clone(session), Arc::clone(&waits));
     let id = id.to_owned();
-    session
-        .clone()
-        .spawn(async move { wait_for(&session, &exchange, &id).await });
+    Arc::clone(session).spawn(async move { wait_for(&asked, &exchange, &id).await });
     waits
 }
 

@@ -24,6 +24,7 @@ use super::link::Dial;
 use super::listen;
 use super::parked::{PREFIX, Parked};
 use super::pool::{Pool, Settings};
+use super::repeats::Repeats;
 use super::session::Session;
 use super::tasks::{self, Supports};
 use super::translate;
@@ -36,6 +37,7 @@ pub(crate) struct Legacy {
     upstream: Arc<str>,
     pool: Arc<Pool>,
     parked: Arc<Parked>,
+    repeats: Repeats,
     supports: Supports,
     tasks: Tasks,
     startup_timeout: Duration,
@@ -54,6 +56,7 @@ impl Legacy {
             startup_timeout: settings.startup_timeout,
             pool: Pool::new(settings, dial, tasks),
             parked: Arc::new(Parked::new(room)),
+            repeats: Repeats::default(),
             supports: Supports::default(),
             tasks: tasks.clone(),
         }
@@ -195,8 +198,12 @@ impl Legacy {
 
     /// Goes on with a call that waits for these answers.
     async fn resume(&self, state: &str, call: &Call) -> Result<Reply, CallError> {
-        let unknown = || CallError::unknown("unknown or expired request state");
-        let waiting = self.parked.take(state).ok_or_else(unknown)?;
+        let Some(waiting) = self.parked.take(state) else {
+            let end = self.repeats.end(state).await;
+            let unknown = || CallError::unknown("unknown or expired request state");
+            return end.map(Reply::End).ok_or_else(unknown);
+        };
+        let recorder = self.repeats.begin(state);
         let (told, outlet) = waiting.exchange.resume(call);
         for answer in &told {
             if let Some(response) = answer.response() {
@@ -206,10 +213,10 @@ impl Legacy {
         if let Some(visits) = Visits::of(&told) {
             visits.pay(&waiting).await;
         }
-        outlet
-            .reply()
-            .await
-            .map_err(|fault| fault.into_call(&self.upstream))
+        match outlet.reply().await {
+            Ok(reply) => Ok(recorder.watch(reply)),
+            Err(fault) => Err(fault.into_call(&self.upstream)),
+        }
     }
 
     /// The tag of what answers calls of this caller now.

@@ -118,10 +118,11 @@ async fn r10_a_question_in_the_middle_of_a_call_reaches_a_caller_without_session
     assert_eq!(question["method"], "elicitation/create");
     assert_eq!(question["params"]["message"], "first");
     let again = retry(asked("elicit"), &asked_for, &state, &accept("blue"));
-    let got = complete(&*upstream, again.clone()).await;
-    assert_eq!(said(&got)["result"], accept("blue"));
-    let error = end_of(&*upstream, again).await.unwrap_err();
-    assert_eq!(error.kind, Kind::UnknownTarget, "a state is good once");
+    // The answer may have been lost on the way; it is not made again.
+    for _ in 0..2 {
+        let got = complete(&*upstream, again.clone()).await;
+        assert_eq!(said(&got)["result"], accept("blue"));
+    }
 }
 
 #[tokio::test]

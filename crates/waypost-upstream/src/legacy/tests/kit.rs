@@ -199,8 +199,8 @@ pub(super) fn call() -> Call {
 }
 
 /// The call's end.
-pub(super) async fn end(legacy: &Legacy, call: Call) -> End {
-    legacy.call(call).await.unwrap().into_end().await.unwrap()
+pub(super) fn end(legacy: &Legacy, call: Call) -> BoxFuture<'_, End> {
+    Box::pin(async { legacy.call(call).await.unwrap().into_end().await.unwrap() })
 }
 
 pub(super) fn result(request: &Value) -> Value {

@@ -116,7 +116,7 @@ async fn failing_to_open_is_shared_and_not_repeated_at_once() {
         r#"{"error":{"code":-32000,"message":"m"}}"#,
     );
     let legacy = server.legacy(Isolation::Shared, 9);
-    let (one, two) = join(legacy.call(call()), legacy.call(call())).await;
+    let (one, two) = Box::pin(join(legacy.call(call()), legacy.call(call()))).await;
     assert!(one.is_err() && two.is_err());
     assert_eq!(server.dialled(), 1);
     assert!(legacy.call(call()).await.is_err());

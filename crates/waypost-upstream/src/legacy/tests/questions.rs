@@ -124,8 +124,12 @@ async fn an_answer_may_come_while_nobody_waits() {
     let (asked, ()) = join(end(&legacy, call()), plays).await;
     let mut again = call();
     again.params.set("requestState", Raw::string(&state(asked)));
-    let end = end(&legacy, again).await;
-    assert!(matches!(end, End::Complete(_)), "{end:?}");
+    for _ in 0..2 {
+        let end = end(&legacy, again.clone()).await;
+        assert!(matches!(end, End::Complete(_)), "{end:?}");
+    }
+    sleep(std::time::Duration::from_secs(61)).await;
+    assert!(legacy.call(again).await.is_err(), "too late to repeat it");
 }
 
 #[tokio::test(start_paused = true)]
