@@ -10,7 +10,7 @@ use waypost_testkit::cli::DemoServer;
 
 use crate::exit::Fatal;
 use crate::output::print;
-use crate::{check, demo, keys, serve};
+use crate::{check, demo, keys, serve, stdio};
 
 /// One MCP endpoint in front of many MCP servers.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ pub struct Cli {
 enum Command {
     /// Run the gateway
     Serve(Serve),
+    /// Serve one client on standard input and output, for hosts that only launch commands
+    Stdio(Stdio),
     /// Check the configuration, connect to the upstreams and show what clients would see
     Check(Check),
     /// Print the JSON Schema of the configuration file
@@ -59,12 +61,32 @@ pub(crate) struct Serve {
     /// Address of health, metrics and the admin API
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
+    #[command(flatten)]
+    log: LogFlags,
+}
+
+#[derive(Args, Debug)]
+struct LogFlags {
     /// What is logged: `warn`, `info`, `debug`, or directives such as `info,waypost_hub=debug`
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
     /// Form of a log line
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<Format>,
+}
+
+/// Without `--connect` the gateway runs in this process: the same as `waypost serve`, with no
+/// listener but what `--admin` asks for. Clients of either era are served; logs go to standard
+/// error. It ends when its input does.
+#[derive(Args, Debug)]
+pub(crate) struct Stdio {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Serve health, metrics and the admin API on this address
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    #[command(flatten)]
+    log: LogFlags,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -112,6 +134,7 @@ impl Cli {
                 let sources = serve.sources();
                 serve::run(load_some(&sources)?, sources.file.as_deref())
             }
+            Command::Stdio(stdio) => stdio.run(),
             Command::Check(check) => {
                 let sources = Sources::from_process(check.file.config);
                 let loaded = load_some(&sources)?;
@@ -160,27 +183,39 @@ fn load_some(sources: &Sources) -> Result<Loaded, Fatal> {
 
 impl Serve {
     fn sources(self) -> Sources {
-        let format = self.log_format.map(|format| {
-            match format {
-                Format::Text => "text",
-                Format::Json => "json",
-            }
-            .to_owned()
-        });
-        let flags = [
-            ("listen", self.listen),
-            ("admin", self.admin),
-            ("log.level", self.log_level),
-            ("log.format", format),
-        ];
-        let given = flags
-            .into_iter()
-            .filter_map(|(key, value)| Some((key, value?)));
-        given.fold(
-            Sources::from_process(self.file.config),
-            |sources, (key, value)| sources.with_flag(key, value),
-        )
+        let flags = [("listen", self.listen), ("admin", self.admin)];
+        with_flags(self.file, flags, self.log)
     }
+}
+
+impl Stdio {
+    fn run(self) -> Result<(), Fatal> {
+        let with_admin = self.admin.is_some();
+        let sources = with_flags(self.file, [("admin", self.admin)], self.log);
+        stdio::run(load_some(&sources)?, sources.file.as_deref(), with_admin)
+    }
+}
+
+/// Where the configuration comes from; flags win.
+fn with_flags<const N: usize>(
+    file: ConfigFile,
+    flags: [(&'static str, Option<String>); N],
+    log: LogFlags,
+) -> Sources {
+    let format = log.log_format.map(|format| {
+        match format {
+            Format::Text => "text",
+            Format::Json => "json",
+        }
+        .to_owned()
+    });
+    let log = [("log.level", log.log_level), ("log.format", format)];
+    let given = flags.into_iter().chain(log);
+    let given = given.filter_map(|(key, value)| Some((key, value?)));
+    given.fold(
+        Sources::from_process(file.config),
+        |sources, (key, value)| sources.with_flag(key, value),
+    )
 }
 
 #[cfg(test)]

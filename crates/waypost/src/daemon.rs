@@ -17,9 +17,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_config::Config;
 use waypost_hub::hub::Hub;
+use waypost_hub::lifecycle::Tasks;
 
 use crate::admin::{self, Admin};
 use crate::assemble::{Assembled, assemble};
+use crate::ending::within;
 use crate::exit::Fatal;
 use crate::runtime::{Core, Door, bind};
 use crate::stack::Stack;
@@ -29,18 +31,9 @@ pub use crate::runtime::Shares;
 /// Connections of probes, scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// What telling upstreams of the tasks that were cut off may take beyond the drain grace.
-const CANCELS: Duration = Duration::from_secs(1);
-
-/// What ending the children may take beyond that.
-const CHILDREN: Duration = Duration::from_millis(1_500);
-
 /// Longest wait for the threads of the cores, which have nothing left to do: one that is stuck in
 /// what does not yield must not hold up the rest of the way down.
 const CORES: Duration = Duration::from_millis(500);
-
-/// Longest wait for the state to be closed.
-const STATE: Duration = Duration::from_secs(2);
 
 /// What the configuration does not say.
 #[derive(Clone, Debug, Default)]
@@ -233,19 +226,12 @@ impl Running {
         hub.start().await;
         let draining = CancellationToken::new();
         let clients = Door::new(config.limits.connections);
-        let operators = Door::new(ADMIN_CONNECTIONS);
         let facts = Admin {
             hub: Arc::clone(hub),
-            metrics: metrics.clone(),
+            metrics,
             draining: draining.clone(),
         };
-        let routes = admin::routes(facts, admin::guard(config));
-        let background = &assembled.background;
-        for listener in admin {
-            let connections = operators.to(routes.clone());
-            operators.spawn_here(|_| connections.accept(listener));
-        }
-        background.spawn(|stop| admin::metrics::upkeep(metrics, stop));
+        let operators = operators(config, facts, admin, &assembled.background);
         let cores_end = CancellationToken::new();
         let stack = Stack::new(config, addresses.0, hub, assembled.sessions.as_ref());
         let make = || clients.to(stack.http());
@@ -281,33 +267,18 @@ impl Running {
             cores_end,
             ..
         } = self;
-        let last = Instant::now() + grace + CANCELS + CHILDREN;
         draining.cancel();
         // Whatever becomes of the waits below, nothing new is accepted.
         clients.stop_signal().cancel();
-        // Streams without end get their graceful one; then only real work is left.
-        assembled.hub.begin_drain();
-        if let Some(sessions) = &assembled.sessions {
-            sessions.begin_drain();
-        }
+        let last = assembled.begin_drain(grace);
         let drained = hurry.run_until_cancelled(clients.drain(grace)).await;
-        // Drops the calls that are left. Whose tasks ran for them is told so below, while there
-        // still are connections and children to tell it through.
+        // Drops the calls that are left.
         cores_end.cancel();
         let join = || cores.into_iter().for_each(Core::join);
         let joined = within(CORES, hurry, aside(join)).await;
-        let settled = tokio::time::timeout(CANCELS, assembled.hub.settled());
-        hurry.run_until_cancelled(settled).await;
-        // The children are asked to leave only now: calls were still using them.
-        let background = assembled.background;
-        background.stop_signal().cancel();
-        let left = last.saturating_duration_since(Instant::now());
-        let children = background.drain(left);
-        let children = hurry.run_until_cancelled(children).await;
-        // The second signal ends this wait too, and so does a disk that hangs.
-        let closed = within(STATE, hurry, assembled.database.close()).await;
+        let ended = assembled.end(last, hurry).await;
         operators.drain(Duration::ZERO).await;
-        let clean = drained == Some(true) && joined && children == Some(true) && closed;
+        let clean = drained == Some(true) && joined && ended;
         tracing::info!(clean, "ended");
         clean
     }
@@ -328,17 +299,29 @@ async fn aside(work: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Whether `work` was done within `limit` and before anybody hurried.
-async fn within(
-    limit: Duration,
-    hurry: &CancellationToken,
-    work: impl Future<Output = ()>,
-) -> bool {
-    let done = hurry.run_until_cancelled(tokio::time::timeout(limit, work));
-    matches!(done.await, Some(Ok(())))
+/// Serves operators.
+pub(crate) fn operators(
+    config: &Config,
+    facts: Admin,
+    listeners: Vec<TcpListener>,
+    background: &Tasks,
+) -> Door {
+    let operators = Door::new(ADMIN_CONNECTIONS);
+    let metrics = facts.metrics.clone();
+    let routes = admin::routes(facts, admin::guard(config));
+    for listener in listeners {
+        let connections = operators.to(routes.clone());
+        operators.spawn_here(|_| connections.accept(listener));
+    }
+    background.spawn(|stop| admin::metrics::upkeep(metrics, stop));
+    operators
 }
 
-fn listen(at: SocketAddr, count: usize, setting: &str) -> Result<Vec<TcpListener>, Fatal> {
+pub(crate) fn listen(
+    at: SocketAddr,
+    count: usize,
+    setting: &str,
+) -> Result<Vec<TcpListener>, Fatal> {
     bind(at, count).map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => format!(
@@ -355,7 +338,7 @@ fn listen(at: SocketAddr, count: usize, setting: &str) -> Result<Vec<TcpListener
     })
 }
 
-fn address(listeners: &[TcpListener]) -> Result<SocketAddr, Fatal> {
+pub(crate) fn address(listeners: &[TcpListener]) -> Result<SocketAddr, Fatal> {
     let first = listeners.first().map(TcpListener::local_addr);
     let first = first.unwrap_or_else(|| Err(io::Error::other("no socket")));
     Ok(first.context("cannot read the address of a listener")?)
@@ -363,25 +346,7 @@ fn address(listeners: &[TcpListener]) -> Result<SocketAddr, Fatal> {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
-
     use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn r42_a_state_that_cannot_be_closed_does_not_hold_up_the_end() {
-        let hurry = CancellationToken::new();
-        let before = Instant::now();
-        assert!(within(STATE, &hurry, std::future::ready(())).await);
-        assert!(!within(STATE, &hurry, pending()).await);
-        assert_eq!(before.elapsed(), STATE);
-        hurry.cancel();
-        assert!(!within(STATE, &hurry, pending()).await);
-        assert_eq!(
-            before.elapsed(),
-            STATE,
-            "the second signal is not waited out"
-        );
-    }
 
     #[tokio::test]
     async fn r42_a_core_that_is_stuck_does_not_hold_up_the_end() {

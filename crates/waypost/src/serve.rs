@@ -14,6 +14,15 @@ use crate::signal::Signals;
 /// Runs until a signal, then drains. A second signal ends it at once.
 pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Fatal> {
     let _last = logging::start(&loaded.config.log)?;
+    configured(&loaded, file);
+    let runtime = runtime()?;
+    let result = runtime.block_on(until_signalled(loaded.config));
+    runtime.shutdown_background();
+    result
+}
+
+/// Logs what it is about to run with.
+pub(crate) fn configured(loaded: &Loaded, file: Option<&Path>) {
     let file = file.map(|path| tracing::field::display(path.display()));
     tracing::info!(
         file,
@@ -24,10 +33,6 @@ pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Fatal> {
     if loaded.config.upstreams.is_empty() {
         tracing::warn!("no upstreams are configured, clients will see nothing");
     }
-    let runtime = runtime()?;
-    let result = runtime.block_on(until_signalled(loaded.config));
-    runtime.shutdown_background();
-    result
 }
 
 /// A runtime for what commands do beside the daemon, such as waiting for signals.

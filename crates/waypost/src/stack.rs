@@ -75,7 +75,8 @@ impl Stack {
         // No deadline for the first byte here: a caller that takes only JSON gets it with its
         // answer, and that may take as long as the call may.
         // The size of a body is the front's to check, which knows what answer a client understands.
-        let front = waypost_front::routes(self.parts()).route_layer(endpoints);
+        let front = waypost_front::routes(parts(config, &self.hub, self.sessions.as_ref()))
+            .route_layer(endpoints);
         ServiceBuilder::new()
             // First, so that every line and every refusal can be found again.
             .layer(IdentifyLayer::new())
@@ -88,20 +89,20 @@ impl Stack {
             .layer(OriginGuardLayer::new(self.listen, &config.front))
             .service(front)
     }
+}
 
-    fn parts(&self) -> Parts {
-        let config = &self.config;
-        Parts {
-            calls: calls(&self.hub),
-            views: views(&self.hub),
-            keep_alive: config.front.keep_alive,
-            modern: config.front.eras.modern,
-            sessions: self.sessions.clone(),
-            strict_headers: config.front.strict_headers,
-            json_depth: config.limits.json_depth,
-            request_body: config.limits.request_body,
-            body_timeout: BODY,
-        }
+/// What the front is made of, over HTTP and on a pipe.
+pub(crate) fn parts(config: &Config, hub: &Arc<Hub>, sessions: Option<&Sessions>) -> Parts {
+    Parts {
+        calls: calls(hub),
+        views: views(hub),
+        keep_alive: config.front.keep_alive,
+        modern: config.front.eras.modern,
+        sessions: sessions.cloned(),
+        strict_headers: config.front.strict_headers,
+        json_depth: config.limits.json_depth,
+        request_body: config.limits.request_body,
+        body_timeout: BODY,
     }
 }
 

@@ -1,0 +1,121 @@
+//! `waypost stdio`: for hosts that only launch commands. Standard output carries messages and
+//! nothing else.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::{stdin, stdout};
+use tokio_util::sync::CancellationToken;
+use waypost_config::{Config, Loaded};
+use waypost_front::stdio::{Host, Pipe};
+use waypost_hub::call::{Principal, View};
+
+use crate::admin::{self, Admin};
+use crate::assemble::{Assembled, assemble};
+use crate::daemon::{Options, address, listen, operators};
+use crate::exit::Fatal;
+use crate::logging;
+use crate::runtime::Door;
+use crate::serve::{configured, runtime};
+use crate::signal::Signals;
+use crate::stack;
+
+/// Serves the host from a configuration, in this process; `with_admin` is whether operators are
+/// served too. Ends with the host's input, or by a signal.
+pub(crate) fn run(loaded: Loaded, file: Option<&Path>, with_admin: bool) -> Result<(), Fatal> {
+    let _last = logging::start(&loaded.config.log)?;
+    configured(&loaded, file);
+    let runtime = runtime()?;
+    let result = runtime.block_on(until_over(Arc::new(loaded.config), with_admin));
+    // Whoever still reads standard input is not waited for.
+    runtime.shutdown_background();
+    result
+}
+
+async fn until_over(config: Arc<Config>, with_admin: bool) -> Result<(), Fatal> {
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    // Before the state is touched: a second one with the same address is the usual mistake.
+    let listeners = match with_admin {
+        true => listen(config.admin, 1, "admin")?,
+        false => Vec::new(),
+    };
+    let served = Served::start(&config, listeners).await?;
+    served.until_over(config.drain_grace, &mut signals).await;
+    Ok(())
+}
+
+/// Everything that runs for one host.
+struct Served {
+    assembled: Assembled,
+    operators: Option<Door>,
+    draining: CancellationToken,
+    pipe: Pipe,
+}
+
+impl Served {
+    async fn start(config: &Arc<Config>, admin: Vec<TcpListener>) -> Result<Self, Fatal> {
+        let metrics = (!admin.is_empty()).then(admin::metrics::start);
+        let guard = Options::of_program().guard;
+        let assembled = assemble(config, 1, guard.as_deref()).await?;
+        assembled.hub.start().await;
+        let draining = CancellationToken::new();
+        let operators = match metrics {
+            Some(metrics) => {
+                let at = address(&admin)?;
+                let facts = Admin {
+                    hub: Arc::clone(&assembled.hub),
+                    metrics,
+                    draining: draining.clone(),
+                };
+                tracing::info!(admin = %at, "listening");
+                Some(operators(config, facts, admin, &assembled.background))
+            }
+            None => None,
+        };
+        let host = Host {
+            parts: stack::parts(config, &assembled.hub, assembled.sessions.as_ref()),
+            tasks: assembled.background.clone(),
+            principal: Principal::anonymous(),
+            view: View::All,
+        };
+        Ok(Self {
+            pipe: Pipe::new(host, stdout()),
+            assembled,
+            operators,
+            draining,
+        })
+    }
+
+    async fn until_over(self, grace: Duration, signals: &mut Signals) {
+        let Self {
+            assembled,
+            operators,
+            draining,
+            mut pipe,
+        } = self;
+        tokio::select! {
+            () = pipe.read(stdin()) => {}
+            signal = signals.next() => tracing::info!(signal, "draining"),
+        }
+        draining.cancel();
+        let last = assembled.begin_drain(grace);
+        // A host that loses patience while calls finish gets its end, but children get theirs too.
+        let finished = tokio::select! {
+            finished = pipe.finish(grace) => finished,
+            _ = signals.next() => false,
+        };
+        let hurry = CancellationToken::new();
+        let ended = tokio::select! {
+            ended = assembled.end(last, &hurry) => ended,
+            _ = signals.next() => false,
+        };
+        if let Some(operators) = operators {
+            operators.drain(Duration::ZERO).await;
+        }
+        let clean = finished && ended;
+        tracing::info!(clean, "ended");
+    }
+}
