@@ -1,6 +1,6 @@
 //! Faces clients: HTTP in or a pipe, either era, decided for each request.
 //!
-//! A request's way: [`routes`] finds the endpoint, `admit` turns HTTP into a checked message of
+//! A request's way: [`Routes`] finds the endpoint, `admit` turns HTTP into a checked message of
 //! one era or a refusal, `modern` makes a `Call` of a stateless request and an answer of the
 //! reply, [`legacy`] does so for the messages of a session, `rescue` knows the status and code
 //! of everything that can go wrong. [`stdio`] is the same for a host on a pipe.
@@ -31,7 +31,7 @@ use waypost_hub::error::CallError;
 use waypost_hub::reply::Reply;
 
 use legacy::Sessions;
-pub use routes::routes;
+pub use routes::{Endpoints, Routes};
 
 /// What answers calls: the hub under the layers of the call seam.
 pub type Calls = BoxCloneSyncService<Call, Reply, CallError>;

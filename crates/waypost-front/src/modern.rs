@@ -7,8 +7,9 @@ use futures_util::StreamExt as _;
 use http::StatusCode;
 use waypost_hub::call::{Call, Principal, View};
 use waypost_hub::error::CallError;
-use waypost_hub::reply::{End, Event};
+use waypost_hub::reply::{End, Event, Lasting};
 use waypost_wire::id::Id;
+use waypost_wire::method::LISTEN;
 
 use crate::Parts;
 use crate::admit::Admission;
@@ -42,6 +43,7 @@ pub(crate) async fn answer(
         wants,
     } = admission;
     finish.method(&method);
+    let lasting = method == LISTEN;
     let call = Call {
         request_id: asker.request_id,
         id: id.clone(),
@@ -53,11 +55,15 @@ pub(crate) async fn answer(
         session: None,
         headers,
     };
-    match Events::of(parts.calls.clone(), call).await {
+    let mut response = match Events::of(parts.calls.clone(), call).await {
         Err(error) => whole(&id, &Err(error), finish),
         Ok(events) if wants == Wants::Json => buffered(id, events, finish).await,
         Ok(events) => either(parts, id, events, wants, finish).await,
+    };
+    if lasting {
+        response.extensions_mut().insert(Lasting);
     }
+    response
 }
 
 /// One JSON answer for a client that takes nothing else; what comes before the end is dropped.

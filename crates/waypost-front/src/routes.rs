@@ -1,14 +1,17 @@
 //! Which path is what.
 
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::Router;
+use axum::BoxError;
 use axum::body::Body;
-use axum::extract::State;
 use axum::response::Response;
-use axum::routing::any;
+use bytes::Bytes;
+use futures_util::future::{BoxFuture, Either, Ready, ready};
 use http::request::Parts as Head;
 use http::{Method, Request};
+use tower::Service;
 use uuid::Uuid;
 use waypost_hub::call::{Principal, View};
 
@@ -24,21 +27,79 @@ use crate::rescue;
 const ROOT: &str = "/mcp";
 const REQUEST_ID: &str = "x-request-id";
 
-/// Serves MCP at `/mcp` and `/mcp/<view>`; every other path is a small JSON 404, the ones where
-/// clients look for OAuth among them.
+/// What answers at `/mcp` and `/mcp/<view>`. The caller's [`Principal`] is read from the
+/// request's extensions, where a layer around this puts it.
+#[derive(Clone, Debug)]
+pub struct Endpoints(Arc<Parts>);
+
+/// Sends requests to the endpoints; every other path is a small JSON 404, the ones where clients
+/// look for OAuth among them.
 ///
-/// The caller's [`Principal`] is read from the request's extensions. A layer that sets it, or
-/// refuses, belongs on [`Router::route_layer`]: the 404s stay open then, as clients expect.
-pub fn routes(parts: Parts) -> Router {
-    Router::new()
-        .route(ROOT, any(serve))
-        .route("/mcp/", any(serve))
-        .route("/mcp/{view}", any(serve))
-        .fallback(nothing_here)
-        .with_state(Arc::new(parts))
+/// Three paths need no router, which would cost each request some boxes and look-ups.
+#[derive(Clone, Debug)]
+pub struct Routes<E>(E);
+
+impl Endpoints {
+    /// The endpoints made of `parts`.
+    pub fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
+    }
 }
 
-async fn nothing_here(request: Request<Body>) -> Response {
+impl<E> Routes<E> {
+    /// Routes to these endpoints. A layer that refuses belongs around them and not around the
+    /// routes: the 404s stay open then, as clients expect.
+    pub fn new(endpoints: E) -> Self {
+        Self(endpoints)
+    }
+}
+
+impl Service<Request<Body>> for Endpoints {
+    type Response = Response;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let parts = Arc::clone(&self.0);
+        Box::pin(async move { Ok(serve(&parts, request).await) })
+    }
+}
+
+impl<E, B> Service<Request<B>> for Routes<E>
+where
+    E: Service<Request<Body>, Response = Response, Error = Infallible>,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Either<E::Future, Ready<Result<Response, Infallible>>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        if is_endpoint(request.uri().path()) {
+            Either::Left(self.0.call(request.map(Body::new)))
+        } else {
+            Either::Right(ready(Ok(nothing_here(request))))
+        }
+    }
+}
+
+/// `/mcp`, or one name below it.
+fn is_endpoint(path: &str) -> bool {
+    path.strip_prefix(ROOT).is_some_and(|below| {
+        let name = below.strip_prefix('/');
+        below.is_empty() || name.is_some_and(|name| !name.contains('/'))
+    })
+}
+
+fn nothing_here<B>(request: Request<B>) -> Response {
     let (head, _) = request.into_parts();
     let mut finish = Finish::new(request_id(&head), principal(&head));
     let refusal = Refusal::NoSuchPath;
@@ -46,12 +107,12 @@ async fn nothing_here(request: Request<Body>) -> Response {
     answer::nothing_here(&refusal)
 }
 
-async fn serve(State(parts): State<Arc<Parts>>, request: Request<Body>) -> Response {
+async fn serve(parts: &Parts, request: Request<Body>) -> Response {
     let (head, body) = request.into_parts();
     let request_id = request_id(&head);
     let principal = principal(&head);
     let mut finish = Finish::new(Arc::clone(&request_id), principal.clone());
-    let Some(view) = view(&parts, head.uri.path()) else {
+    let Some(view) = view(parts, head.uri.path()) else {
         let refusal = Refusal::NoSuchView;
         finish.outcome(rescue::outcome(&refusal));
         return answer::nothing_here(&refusal);
@@ -62,9 +123,9 @@ async fn serve(State(parts): State<Arc<Parts>>, request: Request<Body>) -> Respo
         view,
     };
     let admitted = match (&head.method, &parts.sessions) {
-        (&Method::POST, _) => admit::admit(&parts, &head, body).await,
+        (&Method::POST, _) => admit::admit(parts, &head, body).await,
         (&Method::GET | &Method::DELETE, Some(sessions)) => {
-            return legacy::stream_or_end(&parts, sessions, asker, &head, finish).await;
+            return legacy::stream_or_end(parts, sessions, asker, &head, finish).await;
         }
         _ => Err(Refused::from(Refusal::NotPost)),
     };
@@ -77,10 +138,10 @@ async fn serve(State(parts): State<Arc<Parts>>, request: Request<Body>) -> Respo
             finish.outcome("accepted");
             answer::accepted()
         }
-        Ok(Admitted::Request(admission)) => modern::answer(&parts, asker, *admission, finish).await,
+        Ok(Admitted::Request(admission)) => modern::answer(parts, asker, *admission, finish).await,
         Ok(Admitted::Legacy(message)) => match &parts.sessions {
             Some(sessions) => {
-                legacy::message(&parts, sessions, asker, &head, *message, finish).await
+                legacy::message(parts, sessions, asker, &head, *message, finish).await
             }
             // Not admitted without.
             None => answer::refused(&Refusal::NotPost.into()),

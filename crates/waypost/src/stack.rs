@@ -17,7 +17,7 @@ use tower::{BoxError, ServiceBuilder, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 use waypost_config::Config;
 use waypost_front::legacy::Sessions;
-use waypost_front::{Calls, Parts, Views};
+use waypost_front::{Calls, Endpoints, Parts, Routes, Views};
 use waypost_hub::call::{Call, View};
 use waypost_hub::hub::Hub;
 use waypost_policy::audit::AuditLayer;
@@ -71,12 +71,12 @@ impl Stack {
         // Only for endpoints: a client that looks for OAuth gets its 404 without a key.
         let endpoints = ServiceBuilder::new()
             // Who it is, for everything below.
-            .layer(AuthenticateLayer::new(&config.auth.keys));
+            .layer(AuthenticateLayer::new(&config.auth.keys))
+            .service(Endpoints::new(parts(config, &self.hub, self.sessions.as_ref())));
         // No deadline for the first byte here: a caller that takes only JSON gets it with its
         // answer, and that may take as long as the call may.
         // The size of a body is the front's to check, which knows what answer a client understands.
-        let front = waypost_front::routes(parts(config, &self.hub, self.sessions.as_ref()))
-            .route_layer(endpoints);
+        let front = Routes::new(endpoints);
         ServiceBuilder::new()
             // First, so that every line and every refusal can be found again.
             .layer(IdentifyLayer::new())

@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio_util::sync::CancellationToken;
+use waypost_hub::reply::Lasting;
 use waypost_wire::header::SESSION_ID;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Request};
@@ -357,7 +358,10 @@ fn get(parts: &Parts, sessions: &Sessions, hold: &Hold, last: Option<&str>) -> R
     if number == 0 {
         listen::start(sessions, &parts.calls, session);
     }
-    stream(body, hold, |_, _| number)
+    let mut response = stream(body, hold, |_, _| number);
+    // Nothing is worked on for it.
+    response.extensions_mut().insert(Lasting);
+    response
 }
 
 fn empty(status: StatusCode) -> Response {

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tower::ServiceExt as _;
-use tower::service_fn;
 use tower::util::BoxCloneSyncService;
-use waypost_front::{Parts, routes};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+use waypost_config::Key;
+use waypost_front::{Endpoints, Parts, Routes};
 use waypost_hub::call::{Call, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::Reply;
+use waypost_policy::authenticate::AuthenticateLayer;
 use waypost_wire::object::Object;
 
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -24,6 +25,7 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// A front and the calls that came through it.
 pub(crate) struct Front {
     pub(crate) router: Router,
+    endpoints: Endpoints,
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
@@ -75,10 +77,18 @@ impl Front {
             answer(call)
         });
         change(&mut parts);
+        let endpoints = Endpoints::new(parts);
         Self {
-            router: routes(parts),
+            router: Router::new().fallback_service(Routes::new(endpoints.clone())),
+            endpoints,
             calls,
         }
+    }
+
+    /// The same for callers who have one of these keys.
+    pub(crate) fn guarded(&self, keys: &[Key]) -> Router {
+        let endpoints = AuthenticateLayer::new(keys).layer(self.endpoints.clone());
+        Router::new().fallback_service(Routes::new(endpoints))
     }
 
     /// A front where every call is complete at once.

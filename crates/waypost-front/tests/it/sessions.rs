@@ -195,8 +195,7 @@ async fn r21_a_bad_token_is_401_before_any_look_up() {
         name: "ci".to_owned(),
         hash: waypost_config::KeyHash::of("secret"),
     }];
-    let layer = waypost_policy::authenticate::AuthenticateLayer::new(&keys);
-    let router = front.router.clone().route_layer(layer);
+    let router = front.guarded(&keys);
     for id in [&*peer.id, "no-such-session"] {
         for (token, status) in [("Bearer wrong", 401), ("Bearer secret", 404)] {
             let headers = [("mcp-session-id", id), ("authorization", token)];

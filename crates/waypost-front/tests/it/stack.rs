@@ -8,7 +8,6 @@ use tower::ServiceExt as _;
 use waypost_config::{Key, KeyHash};
 use waypost_hub::call::Principal;
 use waypost_hub::reply::Reply;
-use waypost_policy::authenticate::AuthenticateLayer;
 use waypost_policy::in_flight::InFlightLayer;
 use waypost_policy::origin::OriginGuardLayer;
 
@@ -18,9 +17,8 @@ fn stacked(front: &Front, keys: &[Key], limit: usize) -> Router {
     let yaml = "upstreams: { a: { url: 'http://127.0.0.1:9' } }";
     let settings = waypost_config::parse_str(yaml).unwrap().config.front;
     let listen = "127.0.0.1:7400".parse().unwrap();
-    let router = front.router.clone();
+    let router = front.guarded(keys);
     router
-        .route_layer(AuthenticateLayer::new(keys))
         .layer(OriginGuardLayer::new(listen, &settings))
         .layer(InFlightLayer::new(limit))
 }

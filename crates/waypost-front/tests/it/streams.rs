@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::service_fn;
 use tower::util::BoxCloneSyncService;
+use waypost_front::{Endpoints, Routes};
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::{End, Event, EventStream, Reply};
@@ -269,7 +270,7 @@ async fn a_client_that_goes_away_before_the_head_drops_the_call() {
                 Err(CallError::no_end())
             }
         }));
-        let router = waypost_front::routes(parts);
+        let router = Routes::new(Endpoints::new(parts));
         let request = Post::call().set("accept", accept).build();
         let request = tower::ServiceExt::oneshot(router, request);
         let waited = tokio::time::timeout(Duration::from_secs(1), request).await;
