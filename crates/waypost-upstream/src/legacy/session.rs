@@ -272,6 +272,9 @@ impl Session {
     }
 
     async fn end(&self) {
+        if self.is_lost() {
+            drop(timeout(GRACE, self.table.idle()).await);
+        }
         self.link.close().await;
         self.table.gone(&Fault::Stopping);
         self.closed.cancel();

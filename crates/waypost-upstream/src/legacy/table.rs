@@ -381,8 +381,16 @@ impl Ear for Table {
     fn gone(&self, fault: &Fault) {
         let mut state = self.state();
         state.gone.get_or_insert_with(|| fault.clone());
-        let open = std::mem::take(&mut state.open);
-        let plain = std::mem::take(&mut state.plain);
+        // A session that the server has forgotten has no common channel that broke: each request
+        // in flight learns for itself whether it ran.
+        let (open, plain) = if matches!(fault, Fault::SessionLost) {
+            Default::default()
+        } else {
+            (
+                std::mem::take(&mut state.open),
+                std::mem::take(&mut state.plain),
+            )
+        };
         drop(state);
         for exchange in open.into_values() {
             exchange.fail(fault.clone());

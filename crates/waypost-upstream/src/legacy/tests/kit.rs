@@ -121,6 +121,11 @@ impl Line {
         self.ear.hear(Heard::aloud(message));
     }
 
+    /// The server has forgotten the session, which is noticed beside all calls.
+    pub(super) fn is_forgotten(&self) {
+        self.ear.gone(&Fault::SessionLost);
+    }
+
     /// What it was told and no test has looked at yet, until one is so.
     pub(super) async fn hears(&self, so: impl Fn(&Value) -> bool) -> Value {
         loop {

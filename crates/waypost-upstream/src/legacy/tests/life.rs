@@ -87,6 +87,27 @@ async fn r02_a_call_is_repeated_once_in_a_new_session_and_not_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r59_what_runs_in_a_forgotten_session_has_its_answer_and_others_have_a_new_one() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let plays = async {
+        while server.dialled() == 0 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let old = server.line(0);
+        let request = old.request("tools/call").await;
+        old.is_forgotten();
+        let (other, ()) = join(end(&legacy, call()), answer(&server, 1)).await;
+        assert!(matches!(other, End::Complete(_)));
+        old.says(&result(&request));
+    };
+    let (end, ()) = Box::pin(join(end(&legacy, call()), plays)).await;
+    assert!(matches!(end, End::Complete(_)));
+    sleep(Duration::from_millis(1)).await;
+    assert!(server.line(0).is_closed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn r16_a_session_ends_when_it_was_not_used_for_long_but_not_during_a_call() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Principal, 9);
