@@ -10,14 +10,22 @@ import { ask, framed, send } from "./wire.mjs";
 
 const capabilities = { elicitation: {}, sampling: {}, roots: {} };
 
+/** What a form says where nothing else is written into it. */
+const defaults = ({ requestedSchema: { properties } }) =>
+  Object.fromEntries(
+    Object.entries(properties).flatMap(([key, field]) =>
+      "default" in field ? [[key, field.default]] : [],
+    ),
+  );
+
 async function connect(url) {
   const client = new Client(
     { name: "scenario-driver", version: "1" },
     { capabilities, versionNegotiation: { mode: { pin: VERSION } } },
   );
-  client.setRequestHandler("elicitation/create", async () => ({
+  client.setRequestHandler("elicitation/create", async ({ params }) => ({
     action: "accept",
-    content: { confirmed: true },
+    content: { confirmed: true, ...defaults(params) },
   }));
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
   await client.listTools();
@@ -77,6 +85,19 @@ const SCENARIOS = {
       framed({ name: "test_mrtr_no_result_type", arguments: {} }, capabilities),
     );
     assert.equal(plain.result.content[0].text, "no-result-type-test-ok");
+  },
+
+  // The session era: Waypost opens the session that the scenario's server wants.
+  initialize: (url) => ask(url, "tools/list", {}, capabilities),
+
+  "elicitation-sep1034-client-defaults": async (url) => {
+    const { content } = await call(await connect(url), "test_client_elicitation_defaults");
+    assert.match(content[0].text, /^Elicitation completed: /);
+  },
+
+  "sse-retry": async (url) => {
+    const { content } = await call(await connect(url), "test_reconnection");
+    assert.equal(content[0].text, "Reconnection test completed successfully");
   },
 
   "json-schema-ref-no-deref": async (url) => {

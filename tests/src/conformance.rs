@@ -16,12 +16,35 @@ use tokio::time::timeout;
 
 use crate::interop::{Interop, from_xtask};
 
-/// The revision whose requirements are run.
-pub const REVISION: &str = "2026-07-28";
+/// A revision whose requirements are run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Revision {
+    /// The last of the session era.
+    November2025,
+    /// The first without sessions.
+    July2026,
+}
+
+impl Revision {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::November2025 => "2025-11-25",
+            Self::July2026 => "2026-07-28",
+        }
+    }
+
+    /// How many scenarios its set has, and how many of them are scored; a suite that ran fewer
+    /// proves nothing.
+    fn scenarios(self) -> (usize, usize) {
+        match self {
+            Self::November2025 => (33, 30),
+            Self::July2026 => (50, 37),
+        }
+    }
+}
+
 /// How long one run of the suite may take.
 const RUN: Duration = Duration::from_secs(600);
-/// How many scenarios the revision's set has, scored or not; a suite that ran fewer proves nothing.
-const SCENARIOS: usize = 50;
 /// Scenarios of which the suite skips every check, whoever is tested.
 const ALWAYS_SKIPPED: [&str; 1] = ["tasks-status-notifications"];
 
@@ -79,6 +102,8 @@ impl Scenario {
 pub struct Report {
     /// By name.
     pub scenarios: BTreeMap<String, Scenario>,
+    /// Those that ran beside the revision's own and say nothing about conformance to it.
+    pub unscored: BTreeSet<String>,
 }
 
 impl Report {
@@ -119,6 +144,18 @@ impl Report {
             !scenario.is_strict() && !ALWAYS_SKIPPED.contains(&name.as_str())
         });
         failing.map(|(name, _)| name.as_str()).collect()
+    }
+
+    /// How many of the scored scenarios pass strictly, and how many there are.
+    #[must_use]
+    pub fn score(&self) -> (usize, usize) {
+        let scored = self.scenarios.iter();
+        let scored = scored.filter(|(name, _)| !self.unscored.contains(*name));
+        let strict: Vec<_> = scored.map(|(_, scenario)| scenario.is_strict()).collect();
+        (
+            strict.iter().filter(|strict| **strict).count(),
+            strict.len(),
+        )
     }
 
     /// Prints all counts under a heading.
@@ -164,7 +201,11 @@ impl fmt::Display for Report {
             .values()
             .filter(|scenario| scenario.is_strict())
             .count();
-        writeln!(f, "{strict} of {} scenarios strictly", self.scenarios.len())?;
+        let ((passed, scored), all) = (self.score(), self.scenarios.len());
+        writeln!(
+            f,
+            "{strict} of {all} scenarios strictly, {passed} of {scored} scored"
+        )?;
         for (name, scenario) in &self.scenarios {
             let [success, failure, warning, skipped] = [
                 Status::Success,
@@ -231,33 +272,39 @@ impl ExpectedFailures {
     }
 }
 
-/// Runs what the revision requires of a server, and what the suite runs beside it without scoring
-/// it: the tasks scenarios and those on headers.
+/// Runs what a revision requires of a server, and what the suite runs beside it without scoring it:
+/// for 2026-07-28 the tasks scenarios and those on headers.
 ///
 /// # Errors
 /// When the suite cannot be run or leaves no results.
-pub async fn server(interop: &Interop, url: &str) -> anyhow::Result<Report> {
+pub async fn server(interop: &Interop, revision: Revision, url: &str) -> anyhow::Result<Report> {
     let results = tempfile::tempdir()?;
     let mut command = interop.suite();
-    command.args([
-        "server",
-        "--url",
-        url,
-        "--requirements",
-        REVISION,
-        "--output-dir",
-    ]);
-    let printed = run(command.arg(results.path())).await?;
-    let report = Report::read(results.path())?;
-    let ran = report.scenarios.len();
+    command.args(["server", "--url", url, "--requirements", revision.as_str()]);
+    let printed = run(command.arg("--output-dir").arg(results.path())).await?;
+    let mut report = Report::read(results.path())?;
+    report.unscored = unscored(&printed);
+    let ran = (report.scenarios.len(), report.score().1);
+    let set = revision.scenarios();
     anyhow::ensure!(
-        ran == SCENARIOS,
-        "{ran} scenarios ran, not {SCENARIOS}:\n{printed}"
+        ran == set,
+        "{ran:?} scenarios ran and were scored, not {set:?}:\n{printed}"
     );
     Ok(report)
 }
 
-/// Runs single scenarios of a server, at the revision's wire.
+/// The names the suite lists after `Not scored for …`, each as `  ✓ name (why)`.
+fn unscored(printed: &str) -> BTreeSet<String> {
+    let lines = printed.lines();
+    let after = lines
+        .skip_while(|line| !line.starts_with("Not scored for "))
+        .skip(1);
+    let listed = after.take_while(|line| line.starts_with("  ") && line.ends_with(')'));
+    let names = listed.filter_map(|line| line.split_whitespace().nth(1));
+    names.map(str::to_owned).collect()
+}
+
+/// Runs single scenarios of a server, at the wire of 2026-07-28.
 ///
 /// # Errors
 /// When the suite cannot be run or leaves no results.
@@ -271,7 +318,11 @@ pub async fn server_scenarios(
         let mut command = interop.suite();
         // Extensions are on no revision's timeline; `--force` runs them at this one's wire.
         command.args(["server", "--url", url, "--scenario", scenario, "--force"]);
-        command.args(["--spec-version", REVISION, "--output-dir"]);
+        command.args([
+            "--spec-version",
+            Revision::July2026.as_str(),
+            "--output-dir",
+        ]);
         run(command.arg(results.path())).await?;
     }
     Report::read(results.path())
@@ -281,7 +332,11 @@ pub async fn server_scenarios(
 ///
 /// # Errors
 /// When the suite cannot be run, leaves no results, or the driver did not get what it asked for.
-pub async fn client_scenarios(interop: &Interop, scenarios: &[&str]) -> anyhow::Result<Report> {
+pub async fn client_scenarios(
+    interop: &Interop,
+    revision: Revision,
+    scenarios: &[&str],
+) -> anyhow::Result<Report> {
     let results = tempfile::tempdir()?;
     let waypost = from_xtask("WAYPOST_BIN")?;
     for scenario in scenarios {
@@ -291,7 +346,7 @@ pub async fn client_scenarios(interop: &Interop, scenarios: &[&str]) -> anyhow::
             "--scenario",
             scenario,
             "--spec-version",
-            REVISION,
+            revision.as_str(),
             "--command",
         ]);
         command.arg(driver(interop)).env("WAYPOST_BIN", &waypost);
@@ -359,6 +414,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_scored_is_told_after_the_summary() {
+        let printed = "✓ one: 1 passed\n✗ two: 1 failed\n\nNot scored for 2025-11-25: 1 scenario(s) \
+                       run, 1 failing.\n  ✗ two (pending)\n\nmore (words)\n";
+        let mut report = Report {
+            unscored: unscored(printed),
+            ..Report::default()
+        };
+        assert_eq!(report.unscored, BTreeSet::from(["two".to_owned()]));
+        for (name, status) in [("one", Status::Success), ("two", Status::Failure)] {
+            let found = scenario(&[status]);
+            report.scenarios.insert(name.to_owned(), found);
+        }
+        assert_eq!(report.score(), (1, 1));
+    }
+
+    #[test]
     fn a_run_that_broke_off_is_a_failure() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("server-ping-2026-11-30T07-58-45-944Z")).unwrap();
@@ -371,6 +442,7 @@ mod tests {
         let expected = ExpectedFailures::parse("# why\n\none auto it differs\n").unwrap();
         let report = |status| Report {
             scenarios: BTreeMap::from([("one".to_owned(), scenario(&[status]))]),
+            unscored: BTreeSet::new(),
         };
         assert!(report(Status::Failure).verify("auto", &expected).is_ok());
         assert!(report(Status::Success).verify("auto", &expected).is_err());

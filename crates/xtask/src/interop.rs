@@ -5,6 +5,7 @@
 //! target/interop/npm/          node_modules, from the checked-in lock file
 //! target/interop/cache/        what npm and pip keep of their downloads, and npm's logs
 //! target/interop/venv/         a Python environment, from the checked-in pins
+//! target/interop/venv-v1/      another, for the packages of the session era
 //! target/interop/stamp         what all of this was made from
 //! ```
 
@@ -22,7 +23,11 @@ use crate::tools::{CACHE, Tools, contained};
 const NODE_PACKAGE: &str = "node@22.23.3";
 /// What npm reads; copied beside `node_modules` because npm installs where the manifest is.
 const NPM_FILES: [&str; 3] = ["package.json", "package-lock.json", ".npmrc"];
-const PYTHON_FILE: &str = "requirements.txt";
+/// The Python environments, each with the pins it is made from.
+const PYTHON: [(&str, &str); 2] = [
+    ("venv", "requirements.txt"),
+    ("venv-v1", "requirements-v1.txt"),
+];
 
 /// Installs what is missing. A second run with unchanged manifests and tools only compares the stamp.
 pub(crate) fn install(paths: &Paths) -> anyhow::Result<()> {
@@ -38,7 +43,14 @@ pub(crate) fn install(paths: &Paths) -> anyhow::Result<()> {
     fs::create_dir_all(home.join("bin"))?;
     node(&home, &tools)?;
     npm_packages(&paths.manifests(), &home)?;
-    python_packages(&paths.manifests(), &home, &tools)?;
+    for (venv, pins) in PYTHON {
+        python_packages(
+            &paths.manifests().join(pins),
+            &home.join(venv),
+            &home,
+            &tools,
+        )?;
+    }
     // Last, so that an installation cut short is begun again.
     fs::write(&stamp, wanted).context("cannot write the stamp")
 }
@@ -47,7 +59,8 @@ pub(crate) fn install(paths: &Paths) -> anyhow::Result<()> {
 fn stamp_text(manifests: &Path, home: &Path, tools: &Tools) -> anyhow::Result<String> {
     // Virtual environments hold absolute paths, so a moved checkout installs again.
     let mut text = format!("{}\n{}{NODE_PACKAGE}\n", home.display(), tools.fingerprint);
-    for name in NPM_FILES.into_iter().chain([PYTHON_FILE]) {
+    let pins = PYTHON.iter().map(|(_, pins)| *pins);
+    for name in NPM_FILES.into_iter().chain(pins) {
         let path = manifests.join(name);
         let content =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -125,13 +138,12 @@ fn npm_packages(manifests: &Path, home: &Path) -> anyhow::Result<()> {
     )
 }
 
-fn python_packages(manifests: &Path, home: &Path, tools: &Tools) -> anyhow::Result<()> {
-    let venv = home.join("venv");
+fn python_packages(pins: &Path, venv: &Path, home: &Path, tools: &Tools) -> anyhow::Result<()> {
     run(
         "python: environment",
         contained(&mut Command::new(&tools.python), home)
             .args(["-m", "venv"])
-            .arg(&venv),
+            .arg(venv),
     )?;
     run(
         "python: packages",
@@ -144,7 +156,7 @@ fn python_packages(manifests: &Path, home: &Path, tools: &Tools) -> anyhow::Resu
                 "--disable-pip-version-check",
             ])
             .arg("--requirement")
-            .arg(manifests.join(PYTHON_FILE)),
+            .arg(pins),
     )
 }
 

@@ -1,7 +1,11 @@
 //! The compatibility matrix: every kind of client, through one running Waypost, with every kind of
 //! server. What it saw is `docs/compatibility.md`.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 mod cells;
 mod page;
