@@ -194,7 +194,7 @@ async fn a_server_that_finds_our_headers_wrong_is_listed_again_and_called_once_m
 }
 
 #[tokio::test]
-async fn a_server_of_the_session_era_is_reported_and_hides_nobody() {
+async fn servers_of_both_eras_stand_side_by_side() {
     let (old, demo) = (
         legacy_only(Sdk::TypeScript).await.unwrap(),
         demo_tasks(ANY_PORT, quick()).await.unwrap(),
@@ -204,7 +204,7 @@ async fn a_server_of_the_session_era_is_reported_and_hides_nobody() {
         old.url, demo.url
     );
     let gateway = Gateway::start(&upstreams).await.unwrap();
-    crate::support::wait_for_state(&gateway.admin, "old", "legacy").await;
+    crate::support::wait_for_state(&gateway.admin, "old", "up").await;
     let client = Client::new(&gateway.url);
     let reply = client
         .tool("t_greet", json!({ "name": "Ada" }))

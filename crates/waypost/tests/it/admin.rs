@@ -36,15 +36,14 @@ async fn upstreams_show_what_they_are_and_no_secret() {
 }
 
 #[tokio::test]
-async fn a_server_of_the_old_protocol_is_reported_as_such() {
+async fn a_server_of_the_session_era_is_reported_with_its_version() {
     let legacy = legacy_only(Sdk::Python).await.unwrap();
-    let waypost = Waypost::start(&format!(
-        "upstreams: {{ old: {{ url: '{}' }} }}",
-        legacy.url
-    ))
-    .await;
-    waypost.wait_for("old", "legacy").await;
-    assert_eq!(waypost.upstream("old").await["era"], "legacy");
+    let upstreams = format!("upstreams: {{ old: {{ url: '{}' }} }}", legacy.url);
+    let waypost = Waypost::start(&upstreams).await;
+    waypost.wait_for("old", "up").await;
+    let old = waypost.upstream("old").await;
+    assert_eq!(old["era"], "legacy");
+    assert_eq!(old["protocol"], "2025-11-25");
     legacy.stop().await;
 }
 
