@@ -2,7 +2,7 @@
 //!
 //! [`connect`] turns the settings of one upstream into a [`waypost_hub::upstream::Upstream`].
 //! Nothing is opened before the hub asks: an HTTP connection comes with the first request, a child
-//! process with the first `server/discover`.
+//! process or a session with the first `server/discover` or call.
 
 pub mod core_local;
 pub mod fault;
