@@ -3,8 +3,10 @@
 //!
 //! Both eras share the pipe, decided message by message: a client may look around with
 //! `server/discover` and then `initialize`. `outbox` is the way out, `modern` the stateless calls
-//! in flight, `session` the one session there may be.
+//! in flight, `session` the one session there may be. [`bridge`] carries the lines to a daemon
+//! instead of answering them.
 
+pub mod bridge;
 mod input;
 mod modern;
 mod outbox;

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use waypost_config::{Loaded, Problem, Severity, Sources, json_schema, load};
+use waypost_config::{Loaded, Log, Problem, Severity, Sources, json_schema, load};
 use waypost_testkit::cli::DemoServer;
 
 use crate::exit::Fatal;
 use crate::output::print;
+use crate::stdio::connect::Connect;
 use crate::{check, demo, keys, serve, stdio};
 
 /// One MCP endpoint in front of many MCP servers.
@@ -24,7 +25,6 @@ pub struct Cli {
 enum Command {
     /// Run the gateway
     Serve(Serve),
-    /// Serve one client on standard input and output, for hosts that only launch commands
     Stdio(Stdio),
     /// Check the configuration, connect to the upstreams and show what clients would see
     Check(Check),
@@ -75,9 +75,12 @@ struct LogFlags {
     log_format: Option<Format>,
 }
 
+/// Serve one client on standard input and output, for hosts that only launch commands
+///
 /// Without `--connect` the gateway runs in this process: the same as `waypost serve`, with no
-/// listener but what `--admin` asks for. Clients of either era are served; logs go to standard
-/// error. It ends when its input does.
+/// listener but what `--admin` asks for. With it, messages are carried to a daemon that runs
+/// already. Clients of either era are served; logs go to standard error. It ends when its input
+/// does.
 #[derive(Args, Debug)]
 pub(crate) struct Stdio {
     #[command(flatten)]
@@ -85,6 +88,16 @@ pub(crate) struct Stdio {
     /// Serve health, metrics and the admin API on this address
     #[arg(long, value_name = "ADDR")]
     admin: Option<String>,
+    /// Be a bridge to the Waypost that runs at this MCP endpoint; no configuration is read
+    #[arg(long, value_name = "URL", conflicts_with = "admin")]
+    connect: Option<String>,
+    /// A header for every request to it; may be given again
+    #[arg(long = "header", value_name = "NAME: VALUE", requires = "connect")]
+    headers: Vec<String>,
+    /// The key that it knows the client by; better given in the environment, where not everybody
+    /// on this machine reads it
+    #[arg(long, value_name = "KEY", env = "WAYPOST_KEY", hide_env_values = true)]
+    key: Option<String>,
     #[command(flatten)]
     log: LogFlags,
 }
@@ -190,10 +203,47 @@ impl Serve {
 
 impl Stdio {
     fn run(self) -> Result<(), Fatal> {
+        if let Some(url) = self.connect {
+            return stdio::connect::run(Connect {
+                url,
+                headers: self.headers,
+                key: self.key,
+                log: self.log.alone()?,
+            });
+        }
         let with_admin = self.admin.is_some();
         let sources = with_flags(self.file, [("admin", self.admin)], self.log);
         stdio::run(load_some(&sources)?, sources.file.as_deref(), with_admin)
     }
+}
+
+impl LogFlags {
+    /// What they say where there is no configuration.
+    fn alone(self) -> Result<Log, Fatal> {
+        let sources = Sources::from_text(String::new());
+        let sources = self.on(sources);
+        Ok(load(&sources).map_err(Fatal::Config)?.config.log)
+    }
+
+    fn on(self, sources: Sources) -> Sources {
+        let format = self.log_format.map(|format| {
+            match format {
+                Format::Text => "text",
+                Format::Json => "json",
+            }
+            .to_owned()
+        });
+        let flags = [("log.level", self.log_level), ("log.format", format)];
+        with(sources, flags)
+    }
+}
+
+fn with<const N: usize>(sources: Sources, flags: [(&'static str, Option<String>); N]) -> Sources {
+    let given = flags.into_iter();
+    let given = given.filter_map(|(key, value)| Some((key, value?)));
+    given.fold(sources, |sources, (key, value)| {
+        sources.with_flag(key, value)
+    })
 }
 
 /// Where the configuration comes from; flags win.
@@ -202,20 +252,7 @@ fn with_flags<const N: usize>(
     flags: [(&'static str, Option<String>); N],
     log: LogFlags,
 ) -> Sources {
-    let format = log.log_format.map(|format| {
-        match format {
-            Format::Text => "text",
-            Format::Json => "json",
-        }
-        .to_owned()
-    });
-    let log = [("log.level", log.log_level), ("log.format", format)];
-    let given = flags.into_iter().chain(log);
-    let given = given.filter_map(|(key, value)| Some((key, value?)));
-    given.fold(
-        Sources::from_process(file.config),
-        |sources, (key, value)| sources.with_flag(key, value),
-    )
+    log.on(with(Sources::from_process(file.config), flags))
 }
 
 #[cfg(test)]

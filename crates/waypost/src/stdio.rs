@@ -1,6 +1,8 @@
 //! `waypost stdio`: for hosts that only launch commands. Standard output carries messages and
 //! nothing else.
 
+pub(crate) mod connect;
+
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;

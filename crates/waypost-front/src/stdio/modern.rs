@@ -82,6 +82,13 @@ impl InFlight {
     }
 }
 
+impl Slot {
+    /// Fires when the host gives the request up.
+    pub(super) fn cancelled(&self) -> &CancellationToken {
+        &self.cancelled
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         lock(&self.table).remove(&self.id);

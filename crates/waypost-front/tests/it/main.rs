@@ -17,6 +17,7 @@ mod counts;
 mod envelope;
 mod headers;
 mod paths;
+mod pipe;
 mod questions;
 mod resumption;
 mod sessions;

@@ -101,7 +101,7 @@ pub(crate) fn front_with(
     )
 }
 
-fn discovered() -> Reply {
+pub(crate) fn discovered() -> Reply {
     Reply::complete(object(&json!({
         "resultType": "complete", "ttlMs": 1, "cacheScope": "private",
         "supportedVersions": ["2026-07-28"],

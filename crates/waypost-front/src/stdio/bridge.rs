@@ -1,0 +1,284 @@
+//! Carries a host's lines to a daemon and back, as an ordinary client of either era.
+//!
+//! Nothing is answered here and nothing is rewritten: requests travel as the bytes that the host
+//! wrote. What HTTP wants beside them is made here: headers, the session id, streams. `link` is
+//! the way to the daemon, `reply` what comes back for one request, `modern` and `session` are the
+//! eras, `params` the headers that tools ask for, `fault` what a host is told when the daemon
+//! does not answer.
+
+mod fault;
+mod link;
+mod modern;
+mod params;
+mod reply;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{HeaderMap, Request, Response, Uri};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::task::TaskTracker;
+use tower::BoxError;
+use tower::util::BoxCloneSyncService;
+use waypost_hub::lifecycle::Tasks;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Message, Notification, Outcome, Request as Asked};
+use waypost_wire::meta::META;
+use waypost_wire::method;
+
+use super::FAREWELL;
+use super::input::{Input, Line};
+use super::modern::InFlight;
+use super::outbox::Outbox;
+use crate::encode;
+use crate::era::{self, Era};
+use crate::legacy::outlet::Class;
+use crate::refusal::Refusal;
+use crate::rescue;
+pub use fault::Fault;
+use link::Link;
+use params::Params;
+use session::Session;
+
+/// What sends HTTP requests to the daemon.
+pub type Sender = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
+
+/// Where the daemon is, and how to get there.
+#[derive(Clone)]
+pub struct Daemon {
+    /// Its endpoint.
+    pub uri: Uri,
+    /// On every request; those of the protocol are not among them.
+    pub headers: HeaderMap,
+    /// Sends them.
+    pub sender: Sender,
+    /// Runs what is in flight.
+    pub tasks: Tasks,
+    /// Most bytes of one message, either way.
+    pub limit: usize,
+}
+
+/// The connection between a host and a daemon: [`Bridge::read`], then [`Bridge::finish`].
+pub struct Bridge {
+    way: Way,
+    session: Session,
+    calls: InFlight,
+    /// Holds a token for each request that is yet to be answered.
+    open: TaskTracker,
+}
+
+/// What every exchange needs.
+#[derive(Clone, Debug)]
+struct Way {
+    link: Link,
+    outbox: Arc<Outbox>,
+    params: Arc<Params>,
+    tasks: Tasks,
+}
+
+impl Daemon {
+    /// Whether something that speaks MCP answers there.
+    ///
+    /// # Errors
+    /// [`Fault`]: nobody answers, or not in the way of an endpoint that lets the host in.
+    pub async fn probe(&self) -> Result<(), Fault> {
+        Link::new(self).probe().await
+    }
+}
+
+impl Bridge {
+    /// A bridge to `daemon` that writes to `to`.
+    pub fn new(daemon: &Daemon, to: impl AsyncWrite + Unpin + Send + 'static) -> Self {
+        let outbox = Outbox::new();
+        let writer = Arc::clone(&outbox);
+        daemon.tasks.spawn_here(|stop| async move {
+            stop.run_until_cancelled(writer.run(to)).await;
+        });
+        let way = Way {
+            link: Link::new(daemon),
+            outbox,
+            params: Arc::default(),
+            tasks: daemon.tasks.clone(),
+        };
+        Self {
+            session: Session::new(&way),
+            way,
+            calls: InFlight::default(),
+            open: TaskTracker::new(),
+        }
+    }
+
+    /// Carries what the host sends until it closes its end, or takes no more messages.
+    pub async fn read(&self, from: impl AsyncRead + Unpin) {
+        let mut input = Input::new(from, self.way.link.limit());
+        let lines = async {
+            while let Some(line) = input.next().await {
+                self.way.outbox.room_for_more().await;
+                self.line(line).await;
+            }
+        };
+        tokio::select! {
+            () = lines => tracing::debug!("the host closed its end"),
+            () = self.way.outbox.gone() => tracing::info!("the host reads no more"),
+        }
+    }
+
+    /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest and
+    /// ends the session. `false` when something had to be given up.
+    pub async fn finish(self, grace: Duration) -> bool {
+        let outbox = &self.way.outbox;
+        self.open.close();
+        let answered = tokio::select! {
+            answered = tokio::time::timeout(grace, self.open.wait()) => answered.is_ok(),
+            () = outbox.gone() => self.open.is_empty(),
+        };
+        self.calls.cancel_all();
+        self.session.end().await;
+        outbox.close();
+        let written = tokio::time::timeout(FAREWELL, outbox.gone()).await;
+        outbox.give_up();
+        answered && written.is_ok()
+    }
+
+    async fn line(&self, line: Line) {
+        let line = match line {
+            Line::Message(line) => line,
+            Line::TooLong { id, answer } => return self.too_long(id, answer).await,
+        };
+        match Message::parse(&line) {
+            Ok(Message::Request(request)) => self.request(request, line),
+            Ok(Message::Notification(told)) => self.notification(&told, line).await,
+            Ok(Message::Response(..)) => self.session.tell(line).await,
+            Err(unreadable) => {
+                let text = unreadable.reason.to_string();
+                let error = ErrorObject::new(unreadable.reason.code(), &text);
+                self.refuse(unreadable.id.as_ref(), &error);
+            }
+        }
+    }
+
+    fn request(&self, request: Asked, line: bytes::Bytes) {
+        let slot = match self.calls.begin(&request.id) {
+            Ok(slot) => slot,
+            Err(refusal) => {
+                let (_, error) = rescue::refusal(&refusal);
+                return self.refuse(Some(&request.id), &error);
+            }
+        };
+        let params = &request.params;
+        let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+        let open = self.open.token();
+        match (era::of(&request.method, params, meta.as_ref(), None), meta) {
+            (Era::Modern, Some(meta)) => {
+                let call = modern::Call::new(&self.way, request, meta, line);
+                self.way.tasks.spawn_here(|stop| async move {
+                    stop.run_until_cancelled(call.run(slot)).await;
+                    drop(open);
+                });
+            }
+            (Era::Modern | Era::Legacy { .. }, _) => {
+                let call = self.session.call(request, line);
+                self.way.tasks.spawn_here(|stop| async move {
+                    stop.run_until_cancelled(call.run(slot)).await;
+                    drop(open);
+                });
+            }
+        }
+    }
+
+    async fn notification(&self, told: &Notification, line: bytes::Bytes) {
+        if told.method == method::CANCELLED {
+            let id = told.params.get("requestId").cloned();
+            // Whoever carries the request tells the daemon in the way of its era.
+            if let Some(Ok(id)) = id.map(Id::new) {
+                self.calls.cancel(&id);
+            }
+            return;
+        }
+        self.session.notify(&told.method, line).await;
+    }
+
+    async fn too_long(&self, id: Option<Id>, answer: bool) {
+        let limit = self.way.link.limit();
+        let (_, error) = rescue::refusal(&Refusal::BodyTooLarge { limit });
+        match (id, answer) {
+            // The question that it answers will get no other.
+            (Some(id), true) => {
+                let line = message::encode_error(Some(&id), &error);
+                self.session.tell(line).await;
+            }
+            (None, true) => {}
+            (id, false) => self.refuse(id.as_ref(), &error),
+        }
+    }
+
+    fn refuse(&self, id: Option<&Id>, error: &ErrorObject) {
+        self.way.outbox.post(Class::End, encode::error(id, error));
+    }
+}
+
+impl Way {
+    /// Passes on a message of an exchange. Whether it is the answer to `id`; it is then given
+    /// back instead, with the id that the host knows.
+    async fn pass(&self, id: &Id, message: bytes::Bytes) -> Result<Option<Answer>, Fault> {
+        match Message::parse(&message) {
+            Ok(Message::Response(Some(of), outcome)) if of == *id => {
+                Ok(Some(Answer { outcome, message }))
+            }
+            // One that could not read our request does not know its id.
+            Ok(Message::Response(None, Outcome::Error(error))) => Ok(Some(Answer {
+                message: message::encode_error(Some(id), &error),
+                outcome: Outcome::Error(error),
+            })),
+            Ok(Message::Response(..)) | Err(_) => Err(Fault::NotMcp),
+            Ok(Message::Notification(_) | Message::Request(_)) => {
+                self.outbox.send([message].into()).await;
+                Ok(None)
+            }
+        }
+    }
+
+    async fn fail(&self, id: &Id, fault: &Fault) {
+        tracing::warn!(error = %fault, "a request was not answered");
+        self.outbox
+            .send(encode::error(Some(id), &fault.error()))
+            .await;
+    }
+}
+
+/// The end of an exchange.
+#[derive(Debug)]
+struct Answer {
+    outcome: Outcome,
+    message: bytes::Bytes,
+}
+
+impl Answer {
+    fn is_mismatch(&self) -> bool {
+        matches!(&self.outcome, Outcome::Error(error) if error.code() == code::HEADER_MISMATCH)
+    }
+}
+
+impl fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Address and headers may carry keys.
+        f.debug_struct("Daemon")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Bridge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bridge")
+            .field("in_flight", &self.open.len())
+            .finish_non_exhaustive()
+    }
+}
