@@ -14,6 +14,10 @@ pub(super) fn welcome(gateway: &Gateway) -> String {
          \n\
          \x20 claude mcp add --transport http waypost {url}\n\
          \n\
+         For Cursor, in `.cursor/mcp.json`:\n\
+         \n\
+         \x20 {{ \"mcpServers\": {{ \"waypost\": {{ \"url\": \"{url}\" }} }} }}\n\
+         \n\
          A first call, to paste into another terminal:\n\
          \n\
          {}\n\
