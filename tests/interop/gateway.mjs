@@ -34,7 +34,7 @@ export async function startGateway(upstream) {
     throw new Error(`the gateway ended with ${code}:\n${log.join("\n")}`);
   });
   const { mcp, admin } = await Promise.race([addresses, ended]);
-  await Promise.race([ready(`${admin}/readyz`), ended]);
+  await Promise.race([ready(`${admin}/readyz`, log), ended]);
   const stop = async () => {
     ended.catch(() => {});
     child.kill("SIGTERM");
@@ -56,10 +56,10 @@ function boundAddresses(child, log) {
   });
 }
 
-async function ready(url) {
+async function ready(url, log) {
   for (const began = Date.now(); Date.now() - began < 20_000; ) {
     if ((await fetch(url)).ok) return;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
-  throw new Error(`${url} did not turn ready in 20 s`);
+  throw new Error(`${url} did not turn ready in 20 s:\n${log.join("\n")}`);
 }

@@ -1,4 +1,4 @@
-"""Drives a server with the official Python client: `mcp_client.py URL [TOOL PREFIX]`.
+"""Drives a server with the official Python client: `mcp_client.py URL [TOOL PREFIX [MODE]]`.
 
 The server has the tools, prompts and resources of `ts_server.mjs`, directly or behind a gateway that
 puts PREFIX in front of tool and prompt names.
@@ -13,6 +13,13 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from peer import say, text_of
 
 asked: list[str] = []
+changed = anyio.Event()
+
+
+async def hear(message: object) -> None:
+    """What a session tells without being asked."""
+    if type(message).__name__ == "ToolListChangedNotification":
+        changed.set()
 
 
 async def answer(context: object, params: ElicitRequestParams) -> ElicitResult:
@@ -52,6 +59,10 @@ async def calls(client: Client, prefix: str) -> None:
 
 
 async def listens(client: Client, prefix: str) -> None:
+    if client.protocol_version < "2026-07-28":
+        await client.call_tool(f"{prefix}test_trigger_tool_change", {})
+        await changed.wait()
+        return say("listened", event="ToolsListChanged")
     async with client.listen(tools_list_changed=True) as changes:
         await client.call_tool(f"{prefix}test_trigger_tool_change", {})
         async for event in changes:
@@ -60,9 +71,11 @@ async def listens(client: Client, prefix: str) -> None:
 
 
 async def main() -> None:
-    url, prefix = sys.argv[1], (sys.argv[2:] or [""])[0]
+    url, prefix, mode = (sys.argv[1:] + ["", "auto"][len(sys.argv) - 2 :])[:3]
     with anyio.fail_after(60):
-        async with Client(url, elicitation_callback=answer) as client:
+        async with Client(
+            url, elicitation_callback=answer, message_handler=hear, mode=mode
+        ) as client:
             await lists(client)
             await calls(client, prefix)
             await listens(client, prefix)

@@ -125,26 +125,68 @@ async fn drive_rmcp(url: &str, prefix: &str) -> anyhow::Result<Seen> {
 /// When anything went differently than the tools promise.
 pub async fn python(interop: &Interop, url: &str, prefix: &str) -> anyhow::Result<Seen> {
     let steps = Steps::run(interop.python("mcp_client.py"), &[url, prefix]).await?;
-    is(&steps, "connected", "version", "2026-07-28")?;
-    is(&steps, "connected", "tools", true)?;
-    has(&steps, "plain", "text", "simple text response")?;
-    is(&steps, "progress", "error", false)?;
-    is(&steps, "progress", "values", json!([0.0, 50.0, 100.0]))?;
-    has(&steps, "asked", "text", "Ada")?;
-    is(&steps, "asked", "messages", json!(["What is your name?"]))?;
-    has(&steps, "prompt", "text", "arg1='one', arg2='two'")?;
-    has(&steps, "resource", "text", "static text")?;
-    is(&steps, "listened", "event", "ToolsListChanged")?;
-    let prompts = strings(&steps, "prompts", "names")?;
+    everything(&steps, "2026-07-28", prefix)
+}
+
+/// The same, made to open a session.
+///
+/// # Errors
+/// As [`python`].
+pub async fn python_in_a_session(
+    interop: &Interop,
+    url: &str,
+    prefix: &str,
+) -> anyhow::Result<Seen> {
+    let command = interop.python("mcp_client.py");
+    let steps = Steps::run(command, &[url, prefix, "legacy"]).await?;
+    everything(&steps, "2025-11-25", prefix)
+}
+
+/// The Python SDK 1.x, which knows nothing but sessions.
+///
+/// # Errors
+/// As [`python`].
+pub async fn session_python(interop: &Interop, url: &str, prefix: &str) -> anyhow::Result<Seen> {
+    let command = interop.session_python("session_client.py");
+    let steps = Steps::run(command, &[url, prefix]).await?;
+    everything(&steps, "2025-11-25", prefix)
+}
+
+/// The TypeScript SDK 1.x, which knows nothing but sessions.
+///
+/// # Errors
+/// As [`python`].
+pub async fn session_typescript(
+    interop: &Interop,
+    url: &str,
+    prefix: &str,
+) -> anyhow::Result<Seen> {
+    let steps = Steps::run(interop.node("session_client.mjs"), &[url, prefix]).await?;
+    everything(&steps, "2025-11-25", prefix)
+}
+
+fn everything(steps: &Steps, version: &str, prefix: &str) -> anyhow::Result<Seen> {
+    is(steps, "connected", "version", version)?;
+    is(steps, "connected", "tools", true)?;
+    has(steps, "plain", "text", "simple text response")?;
+    is(steps, "progress", "error", false)?;
+    let values: Vec<f64> = serde_json::from_value(steps.field("progress", "values")?.clone())?;
+    anyhow::ensure!(values == [0.0, 50.0, 100.0], "progress: {values:?}");
+    has(steps, "asked", "text", "Ada")?;
+    is(steps, "asked", "messages", json!(["What is your name?"]))?;
+    has(steps, "prompt", "text", "arg1='one', arg2='two'")?;
+    has(steps, "resource", "text", "static text")?;
+    is(steps, "listened", "event", "ToolsListChanged")?;
+    let prompts = strings(steps, "prompts", "names")?;
     let simple = format!("{prefix}test_simple_prompt");
     anyhow::ensure!(prompts.contains(&simple), "no `{simple}` in {prompts:?}");
-    let uris = strings(&steps, "resources", "uris")?;
+    let uris = strings(steps, "resources", "uris")?;
     anyhow::ensure!(
         uris.iter().any(|uri| uri == "test://static-text"),
         "{uris:?}"
     );
     Ok(Seen {
-        tools: strings(&steps, "tools", "names")?,
+        tools: strings(steps, "tools", "names")?,
         tasks: Vec::new(),
     })
 }

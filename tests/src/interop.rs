@@ -56,27 +56,50 @@ impl Interop {
         ]
     }
 
-    /// A Python script of `tests/interop`.
+    /// A Python script of `tests/interop`, with the SDK 2.x.
     #[must_use]
     pub fn python(&self, script: &str) -> Command {
-        let mut command = Command::new(self.home.join("venv/bin/python"));
+        self.python_of("venv", script)
+    }
+
+    /// A Python script of `tests/interop`, with the SDK 1.x.
+    #[must_use]
+    pub fn session_python(&self, script: &str) -> Command {
+        self.python_of("venv-v1", script)
+    }
+
+    fn python_of(&self, venv: &str, script: &str) -> Command {
+        let mut command = Command::new(self.home.join(venv).join("bin/python"));
         command
             .arg(self.scripts.join(script))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 
-    /// A Node script that speaks MCP over pipes, as an upstream in Waypost's configuration.
+    /// A peer that speaks MCP over pipes, as an upstream in Waypost's configuration. `command` is
+    /// one of ours.
     #[must_use]
-    pub fn stdio_upstream(&self, name: &str, script: &str) -> String {
-        let mut arguments: Vec<_> = self.node_arguments(script).into();
-        arguments.push("--stdio".into());
+    pub fn stdio_upstream(&self, name: &str, command: &Command, more: &[&str]) -> String {
+        let command = command.as_std();
+        let arguments = command.get_args().map(|word| word.to_string_lossy());
+        let arguments: Vec<_> = arguments
+            .chain(more.iter().map(|word| (*word).into()))
+            .collect();
         // A string of JSON is one of YAML, whatever is in the path.
         format!(
-            "{name}: {{ command: {:?}, args: {arguments:?}, env: {{ WAYPOST_INTEROP: {:?} }}, required: true }}",
-            self.node_program(),
+            "{name}: {{ command: {:?}, args: {arguments:?}, env: {{ WAYPOST_INTEROP: {:?}, \
+             PYTHONDONTWRITEBYTECODE: '1' }}, required: true }}",
+            command.get_program(),
             self.home
         )
+    }
+
+    /// A program that an npm package brings, by the path in `node_modules`.
+    #[must_use]
+    pub fn package(&self, script: &str) -> Command {
+        let mut command = Command::new(self.node_program());
+        command.arg(self.home.join("npm/node_modules").join(script));
+        command
     }
 
     /// A file of `tests/interop`.

@@ -75,7 +75,12 @@ async fn the_python_client_drives_the_typescript_server() -> anyhow::Result<()> 
 #[tokio::test]
 async fn the_python_client_drives_the_typescript_server_over_stdio() -> anyhow::Result<()> {
     let interop = Interop::find()?;
-    let gateway = Gateway::start(&interop.stdio_upstream("peer", "ts_server.mjs")).await?;
+    let gateway = Gateway::start(&interop.stdio_upstream(
+        "peer",
+        &interop.node("ts_server.mjs"),
+        &["--stdio"],
+    ))
+    .await?;
     drive::python(&interop, &gateway.url, "peer_").await?;
     Ok(())
 }

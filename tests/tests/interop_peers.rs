@@ -1,7 +1,8 @@
 //! The peers among themselves, without Waypost: when these fail, it is the peers that do not
 //! understand each other, and no failure of a test with Waypost between them says anything.
 
-use waypost_testkit::demo::{demo_all, tasks};
+use waypost_testkit::demo::{demo_all, legacy_everything, tasks};
+use waypost_testkit::kit::legacy::Options;
 use waypost_testkit::run::ANY_PORT;
 use waypost_tests::interop::{Interop, Server};
 use waypost_tests::rmcp_peer::RmcpServer;
@@ -71,5 +72,19 @@ async fn strict_clients_drive_the_demo_servers_directly() -> anyhow::Result<()> 
     check(&drive::typescript(&interop, &demo.url, "").await?);
     check(&drive::rmcp(&demo.url, "").await?);
     drive::python(&interop, &demo.url, "").await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_clients_and_servers_of_the_session_era_understand_each_other() -> anyhow::Result<()> {
+    let interop = Interop::find()?;
+    let demo = legacy_everything(ANY_PORT, Options::default()).await?;
+    let typescript = Server::start(&mut interop.node("session_server.mjs")).await?;
+    let python = Server::start(&mut interop.session_python("session_server.py")).await?;
+    for url in [&demo.url, &typescript.url, &python.url] {
+        drive::session_typescript(&interop, url, "").await?;
+        drive::session_python(&interop, url, "").await?;
+        drive::python_in_a_session(&interop, url, "").await?;
+    }
     Ok(())
 }

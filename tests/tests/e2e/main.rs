@@ -29,6 +29,7 @@ mod secrets;
 mod sharing;
 mod stage;
 mod stdio;
+mod stdio_front;
 mod streams;
 mod support;
 mod tasks;

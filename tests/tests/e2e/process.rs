@@ -70,9 +70,15 @@ impl Served {
     }
 
     pub(crate) async fn start_with(home: &Home, env: &[(&str, &str)]) -> Self {
+        Self::start_at(home, "127.0.0.1:0", env).await
+    }
+
+    /// At this address.
+    pub(crate) async fn start_at(home: &Home, address: &str, env: &[(&str, &str)]) -> Self {
         let mut command = Command::new(program());
         command.arg("serve").arg("--config").arg(home.config());
-        command.args("--listen 127.0.0.1:0 --admin 127.0.0.1:0 --log-format json".split(' '));
+        command.args(["--listen", address]);
+        command.args("--admin 127.0.0.1:0 --log-format json".split(' '));
         command.envs(env.iter().copied()).kill_on_drop(true);
         command.stdin(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

@@ -1,0 +1,57 @@
+// Drives a server with the TypeScript SDK 1.x, which opens a session of 2025-11-25:
+// `session_client.mjs URL [TOOL PREFIX]`. The server has the tools, prompts and resources of
+// `ts_server.mjs`, directly or behind a gateway that puts PREFIX in front of tool and prompt names.
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
+import {
+  ElicitRequestSchema,
+  ToolListChangedNotificationSchema,
+} from "@modelcontextprotocol/sdk/types.js";
+import { say, textOf } from "./peer.mjs";
+
+const [url, prefix = ""] = process.argv.slice(2);
+const client = new Client(
+  { name: "typescript-session", version: "1.32.2" },
+  { capabilities: { elicitation: {} } },
+);
+const asked = [];
+client.setRequestHandler(ElicitRequestSchema, async ({ params }) => {
+  asked.push(params.message);
+  return { action: "accept", content: { name: "Ada" } };
+});
+const changed = new Promise((resolve) =>
+  client.setNotificationHandler(ToolListChangedNotificationSchema, resolve),
+);
+const transport = new StreamableHTTPClientTransport(new URL(url));
+await client.connect(transport);
+const call = (name, options) =>
+  client.callTool({ name: `${prefix}${name}`, arguments: {} }, undefined, options);
+
+const capabilities = client.getServerCapabilities();
+say("connected", { version: transport.protocolVersion, tools: capabilities.tools !== undefined });
+say("tools", { names: (await client.listTools()).tools.map((tool) => tool.name) });
+say("prompts", { names: (await client.listPrompts()).prompts.map((prompt) => prompt.name) });
+say("resources", { uris: (await client.listResources()).resources.map(({ uri }) => uri) });
+say("plain", { text: textOf(await call("test_simple_text")) });
+
+const values = [];
+const onprogress = ({ progress }) => values.push(progress);
+const { isError } = await call("test_tool_with_progress", { onprogress });
+say("progress", { values, error: isError ?? false });
+const greeting = await call("test_input_required_result_elicitation");
+say("asked", { text: textOf(greeting), messages: asked });
+
+const prompt = await client.getPrompt({
+  name: `${prefix}test_prompt_with_arguments`,
+  arguments: { arg1: "one", arg2: "two" },
+});
+say("prompt", { text: prompt.messages[0].content.text });
+const { contents } = await client.readResource({ uri: "test://static-text" });
+say("resource", { text: contents[0].text });
+
+await call("test_trigger_tool_change");
+await changed;
+say("listened", { event: "ToolsListChanged" });
+if (transport.sessionId) await transport.terminateSession();
+await client.close();
+say("done");
