@@ -204,7 +204,7 @@ impl Serve {
 impl Stdio {
     fn run(self) -> Result<(), Fatal> {
         if let Some(url) = self.connect {
-            return stdio::connect::run(Connect {
+            return stdio::connect::run(&Connect {
                 url,
                 headers: self.headers,
                 key: self.key,

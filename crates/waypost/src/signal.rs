@@ -24,6 +24,17 @@ impl Signals {
         })
     }
 
+    /// What `work` gives; `None` when a signal comes first, which drops it.
+    pub(crate) async fn until<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            given = work => Some(given),
+            signal = self.next() => {
+                tracing::info!(signal, "told to end");
+                None
+            }
+        }
+    }
+
     /// Waits for the next one and gives its name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {

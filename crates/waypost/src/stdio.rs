@@ -45,7 +45,7 @@ async fn until_over(config: Arc<Config>, with_admin: bool) -> Result<(), Fatal> 
         false => Vec::new(),
     };
     let served = Served::start(&config, listeners).await?;
-    served.until_over(config.drain_grace, &mut signals).await;
+    Box::pin(served.until_over(config.drain_grace, &mut signals)).await;
     Ok(())
 }
 
@@ -98,26 +98,17 @@ impl Served {
             draining,
             mut pipe,
         } = self;
-        tokio::select! {
-            () = pipe.read(stdin()) => {}
-            signal = signals.next() => tracing::info!(signal, "draining"),
-        }
+        signals.until(Box::pin(pipe.read(stdin()))).await;
         draining.cancel();
         let last = assembled.begin_drain(grace);
-        // A host that loses patience while calls finish gets its end, but children get theirs too.
-        let finished = tokio::select! {
-            finished = pipe.finish(grace) => finished,
-            _ = signals.next() => false,
-        };
+        // A host that loses patience while calls finish cuts them off, but children get their time.
+        let finished = signals.until(pipe.finish(grace)).await;
         let hurry = CancellationToken::new();
-        let ended = tokio::select! {
-            ended = assembled.end(last, &hurry) => ended,
-            _ = signals.next() => false,
-        };
+        let ended = signals.until(assembled.end(last, &hurry)).await;
         if let Some(operators) = operators {
             operators.drain(Duration::ZERO).await;
         }
-        let clean = finished && ended;
+        let clean = finished == Some(true) && ended == Some(true);
         tracing::info!(clean, "ended");
     }
 }

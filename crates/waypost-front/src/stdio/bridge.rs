@@ -177,16 +177,16 @@ impl Bridge {
         let open = self.open.token();
         match (era::of(&request.method, params, meta.as_ref(), None), meta) {
             (Era::Modern, Some(meta)) => {
-                let call = modern::Call::new(&self.way, request, meta, line);
+                let call = modern::Call::new(&self.way, request, &meta, line);
                 self.way.tasks.spawn_here(|stop| async move {
-                    stop.run_until_cancelled(call.run(slot)).await;
+                    stop.run_until_cancelled(Box::pin(call.run(slot))).await;
                     drop(open);
                 });
             }
             (Era::Modern | Era::Legacy { .. }, _) => {
                 let call = self.session.call(request, line);
                 self.way.tasks.spawn_here(|stop| async move {
-                    stop.run_until_cancelled(call.run(slot)).await;
+                    stop.run_until_cancelled(Box::pin(call.run(slot))).await;
                     drop(open);
                 });
             }

@@ -71,10 +71,10 @@ impl Outbox {
         self.push(message);
     }
 
-    /// Waits until another request may be taken.
+    /// Waits until another request may be taken: those that are answered and wait here with
+    /// their answers hold no place among the ones in flight.
     pub(crate) async fn room_for_more(&self) {
-        self.until(|state| state.queue.len() < 2 * MOST && state.bytes < 2 * MOST_BYTES)
-            .await;
+        self.until(|state| !state.is_full()).await;
     }
 
     /// Waits until `fine`, or nobody reads any more.

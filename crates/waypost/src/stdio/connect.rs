@@ -47,7 +47,7 @@ pub(crate) struct Connect {
 }
 
 /// Runs until the host closes its end, or a signal.
-pub(crate) fn run(connect: Connect) -> Result<(), Fatal> {
+pub(crate) fn run(connect: &Connect) -> Result<(), Fatal> {
     let _last = logging::start(&connect.log)?;
     let uri = uri(&connect.url)?;
     let headers = headers(&connect.headers, connect.key.as_deref())?;
@@ -68,25 +68,18 @@ async fn until_over(uri: Uri, headers: HeaderMap) -> Result<(), Fatal> {
         tasks: tasks.clone(),
         limit: MOST,
     };
-    let there = tokio::select! {
-        there = daemon.probe() => there,
-        _ = signals.next() => return Ok(()),
+    let Some(there) = signals.until(daemon.probe()).await else {
+        return Ok(());
     };
     there.map_err(|fault| match fault.hint() {
         Some(hint) => Fatal::hint(fault, hint),
         None => anyhow::Error::from(fault).into(),
     })?;
     let bridge = Bridge::new(&daemon, stdout());
-    tokio::select! {
-        () = bridge.read(stdin()) => {}
-        signal = signals.next() => tracing::info!(signal, "draining"),
-    }
-    let finished = tokio::select! {
-        finished = bridge.finish(GRACE) => finished,
-        _ = signals.next() => false,
-    };
+    signals.until(Box::pin(bridge.read(stdin()))).await;
+    let finished = signals.until(Box::pin(bridge.finish(GRACE))).await;
     let ended = tasks.drain(REST).await;
-    let clean = finished && ended;
+    let clean = finished == Some(true) && ended;
     tracing::info!(clean, "ended");
     Ok(())
 }

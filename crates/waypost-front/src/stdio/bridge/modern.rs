@@ -27,7 +27,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn new(way: &Way, request: Request, meta: Object, line: Bytes) -> Self {
+    pub(super) fn new(way: &Way, request: Request, meta: &Object, line: Bytes) -> Self {
         Self {
             way: way.clone(),
             version: meta.string(PROTOCOL_VERSION).unwrap_or_default(),

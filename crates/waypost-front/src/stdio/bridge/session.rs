@@ -103,12 +103,13 @@ impl Session {
             let mut reply = self.way.link.post(line, self.headers()).await?;
             reply.next().await
         };
-        match tokio::time::timeout(TAKEN, told).await {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(_))) => tracing::warn!("the daemon did not take a message of the host"),
-            Ok(Err(error)) => tracing::warn!(%error, "a message of the host was lost"),
-            Err(_) => tracing::warn!("the daemon does not take a message of the host"),
-        }
+        let why = match tokio::time::timeout(TAKEN, told).await {
+            Ok(Ok(None)) => return,
+            Ok(Ok(Some(_))) => "the daemon refused it".to_owned(),
+            Ok(Err(fault)) => fault.to_string(),
+            Err(_) => "the daemon did not take it in time".to_owned(),
+        };
+        tracing::warn!(why, "a message of the host was lost");
     }
 
     /// `initialize` was answered.
@@ -210,27 +211,20 @@ impl Call {
             method::INITIALIZE => HeaderMap::new(),
             _ => self.session.headers(),
         };
-        let end = {
-            let post = way.link.post(self.line.clone(), headers.clone());
-            let mut post = std::pin::pin!(post);
-            let head = tokio::select! {
-                biased;
-                () = cancelled.cancelled() => None,
-                head = &mut post => Some(head),
-            };
-            let end = match head {
+        let post = way.link.post(self.line.clone(), headers.clone());
+        let mut post = Box::pin(post);
+        let head = cancelled.run_until_cancelled(&mut post).await;
+        let end = match head {
+            None => {
                 // It must be there before it can be given up.
-                None => {
-                    drop(tokio::time::timeout(ARRIVED, post).await);
-                    None
-                }
-                Some(Err(fault)) => Some(Err(fault)),
-                Some(Ok(reply)) => {
-                    let end = self.to_end(reply, &headers);
-                    cancelled.run_until_cancelled(end).await
-                }
-            };
-            end
+                drop(tokio::time::timeout(ARRIVED, post).await);
+                None
+            }
+            Some(Err(fault)) => Some(Err(fault)),
+            Some(Ok(reply)) => {
+                let end = self.to_end(reply, &headers);
+                cancelled.run_until_cancelled(end).await
+            }
         };
         let Some(end) = end else {
             self.session.tell(self.cancellation()).await;
