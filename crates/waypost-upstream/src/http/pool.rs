@@ -246,3 +246,125 @@ impl fmt::Debug for Lent {
         f.debug_struct("Lent").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http_body_util::BodyExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    const HALF: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\no";
+
+    /// A server that answers every request so, closes after as many as are given, and counts
+    /// connections and their ends.
+    struct Server {
+        uri: Uri,
+        opened: Arc<AtomicUsize>,
+        ended: mpsc::Receiver<()>,
+    }
+
+    impl Server {
+        async fn start(answer: &'static [u8], requests: usize) -> Self {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let uri = format!("http://{}/mcp?k=v", listener.local_addr().unwrap());
+            let opened = Arc::new(AtomicUsize::new(0));
+            let (sender, ended) = mpsc::channel(8);
+            let count = Arc::clone(&opened);
+            TokioExecutor::new().execute(async move {
+                while let Ok((stream, _)) = listener.accept().await {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    let sender = sender.clone();
+                    TokioExecutor::new().execute(async move {
+                        serve(stream, answer, requests).await;
+                        drop(sender.send(()).await);
+                    });
+                }
+            });
+            let uri = uri.parse().unwrap();
+            Self { uri, opened, ended }
+        }
+
+        fn pool(&self) -> Arc<Pool> {
+            let connector = Connector::new(None, Duration::from_secs(5));
+            Pool::new(connector, &self.uri, 8)
+        }
+
+        fn opened(&self) -> usize {
+            self.opened.load(Ordering::SeqCst)
+        }
+    }
+
+    async fn serve(mut stream: TcpStream, answer: &[u8], requests: usize) {
+        let mut seen = [0; 4096];
+        for _ in 0..requests {
+            let Ok(1..) = stream.read(&mut seen).await else {
+                return;
+            };
+            let text = String::from_utf8_lossy(&seen);
+            assert!(text.starts_with("POST /mcp?k=v HTTP/1.1\r\n"), "{text}");
+            assert!(text.contains("\r\nhost: 127.0.0.1:"), "{text}");
+            stream.write_all(answer).await.unwrap();
+        }
+    }
+
+    async fn send(pool: &Arc<Pool>) -> Response<Lent> {
+        let mut request = Request::new(Full::new(Bytes::from_static(b"{}")));
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = pool.uri.clone();
+        pool.send(request).await.unwrap()
+    }
+
+    async fn call(pool: &Arc<Pool>) -> Bytes {
+        let body = send(pool).await.into_body();
+        body.collect().await.unwrap().to_bytes()
+    }
+
+    #[tokio::test]
+    async fn a_connection_is_used_again_once_its_body_was_read() {
+        let server = Server::start(ANSWER, usize::MAX).await;
+        let pool = server.pool();
+        for _ in 0..3 {
+            assert_eq!(call(&pool).await, "ok");
+        }
+        assert_eq!(server.opened(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_dropped_takes_its_connection_along() {
+        let mut server = Server::start(HALF, usize::MAX).await;
+        let pool = server.pool();
+        drop(send(&pool).await);
+        server.ended.recv().await.unwrap();
+        drop(send(&pool).await);
+        assert_eq!(server.opened(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_a_closed_connection_did_not_take_is_sent_on_another() {
+        let mut server = Server::start(ANSWER, 1).await;
+        let pool = server.pool();
+        for number in 1..=3 {
+            assert_eq!(call(&pool).await, "ok");
+            server.ended.recv().await.unwrap();
+            assert_eq!(server.opened(), number);
+        }
+    }
+
+    #[tokio::test]
+    async fn r74_an_unused_connection_is_closed_in_time() {
+        let mut server = Server::start(ANSWER, usize::MAX).await;
+        let pool = server.pool();
+        assert_eq!(call(&pool).await, "ok");
+        tokio::time::pause();
+        let before = Instant::now();
+        server.ended.recv().await.unwrap();
+        assert!(before.elapsed() >= IDLE - Duration::from_millis(10));
+        assert!(pool.idle().is_empty());
+    }
+}
