@@ -186,7 +186,7 @@ fn meta() -> Value {
 fn with_child(home: &Home) -> std::path::PathBuf {
     let pid = home.path().join("pid");
     let script = format!(
-        "echo $$ > '{}'; exec '{}' demo-server everything --stdio",
+        "echo $$$$ > '{}'; exec '{}' demo-server everything --stdio",
         pid.display(),
         program().display()
     );
