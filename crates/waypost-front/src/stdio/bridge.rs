@@ -22,6 +22,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{HeaderMap, Request, Response, Uri};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::BoxError;
 use tower::util::BoxCloneSyncService;
@@ -70,6 +71,8 @@ pub struct Bridge {
     way: Way,
     session: Session,
     calls: InFlight,
+    /// Ends what has no end of its own.
+    ending: CancellationToken,
     /// Holds a token for each request that is yet to be answered.
     open: TaskTracker,
 }
@@ -111,6 +114,7 @@ impl Bridge {
             session: Session::new(&way),
             way,
             calls: InFlight::default(),
+            ending: CancellationToken::new(),
             open: TaskTracker::new(),
         }
     }
@@ -135,6 +139,7 @@ impl Bridge {
     pub async fn finish(self, grace: Duration) -> bool {
         let outbox = &self.way.outbox;
         self.open.close();
+        self.ending.cancel();
         let answered = tokio::select! {
             answered = tokio::time::timeout(grace, self.open.wait()) => answered.is_ok(),
             () = outbox.gone() => self.open.is_empty(),
@@ -177,9 +182,12 @@ impl Bridge {
         let open = self.open.token();
         match (era::of(&request.method, params, meta.as_ref(), None), meta) {
             (Era::Modern, Some(meta)) => {
+                let listens = request.method == method::LISTEN;
+                let ending = listens.then(|| self.ending.clone()).unwrap_or_default();
                 let call = modern::Call::new(&self.way, request, &meta, line);
                 self.way.tasks.spawn_here(|stop| async move {
-                    stop.run_until_cancelled(Box::pin(call.run(slot))).await;
+                    let work = Box::pin(ending.run_until_cancelled_owned(call.run(slot)));
+                    stop.run_until_cancelled(work).await;
                     drop(open);
                 });
             }

@@ -13,7 +13,6 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines};
-use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 use super::*;
@@ -388,4 +387,21 @@ async fn a_session_has_its_id_its_streams_and_its_end() {
         assert_eq!(seen.header("mcp-session-id"), "s1", "{seen:?}");
         assert_eq!(seen.header("mcp-protocol-version"), "2025-06-18");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_input_does_not_wait_for_streams_without_end() {
+    let mut host = host(|_| {
+        let method = "notifications/subscriptions/acknowledged";
+        Ok(events(
+            &[json!({ "jsonrpc": "2.0", "method": method })],
+            true,
+        ))
+    });
+    host.send(&modern(json!(1), "subscriptions/listen", json!({})))
+        .await;
+    host.read().await;
+    let before = tokio::time::Instant::now();
+    assert!(host.close().await);
+    assert!(before.elapsed() < Duration::from_secs(1));
 }
