@@ -4,15 +4,22 @@ Its tools, prompts and resources are those of `ts_server.mjs`.
 """
 
 import sys
+from functools import partial
 
 import anyio
 import uvicorn
+from mcp.server import NotificationOptions
 from mcp.server.fastmcp import Context, FastMCP
 from pydantic import BaseModel
 
 from peer import end_with_stdin, listener, say, url_of
 
 server = FastMCP("python-session-peer")
+# It declares no changes of lists unless it is told to.
+inner = server._mcp_server
+inner.create_initialization_options = partial(
+    inner.create_initialization_options, NotificationOptions(tools_changed=True)
+)
 
 
 class Name(BaseModel):

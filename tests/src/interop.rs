@@ -102,6 +102,12 @@ impl Interop {
         command
     }
 
+    /// A program of an npm package that needs no Node.
+    #[must_use]
+    pub fn program(&self, path: &str) -> Command {
+        Command::new(self.home.join("npm/node_modules").join(path))
+    }
+
     /// A file of `tests/interop`.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
