@@ -182,8 +182,10 @@ impl Bridge {
         let open = self.open.token();
         match (era::of(&request.method, params, meta.as_ref(), None), meta) {
             (Era::Modern, Some(meta)) => {
-                let listens = request.method == method::LISTEN;
-                let ending = listens.then(|| self.ending.clone()).unwrap_or_default();
+                let ending = match request.method.as_str() {
+                    method::LISTEN => self.ending.clone(),
+                    _ => CancellationToken::new(),
+                };
                 let call = modern::Call::new(&self.way, request, &meta, line);
                 self.way.tasks.spawn_here(|stop| async move {
                     let work = Box::pin(ending.run_until_cancelled_owned(call.run(slot)));
