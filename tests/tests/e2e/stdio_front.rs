@@ -100,7 +100,7 @@ async fn both_eras_are_served_in_process() {
     for kind in KINDS {
         let home = Home::new("");
         config(&demo.url, &home);
-        tour(kind, command(&home)).await;
+        Box::pin(tour(kind, command(&home))).await;
     }
     demo.stop().await;
 }
@@ -112,7 +112,7 @@ async fn both_eras_are_bridged_to_a_daemon() {
     config(&demo.url, &home);
     let served = Served::start(&home).await;
     for kind in KINDS {
-        tour(kind, bridge(&served.url)).await;
+        Box::pin(tour(kind, bridge(&served.url))).await;
     }
     demo.stop().await;
 }
