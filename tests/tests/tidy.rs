@@ -301,3 +301,90 @@ fn decisions_are_numbered_without_gaps() {
     let expected: Vec<u32> = (1..=u32::try_from(numbers.len()).unwrap()).collect();
     assert_eq!(numbers, expected);
 }
+
+/// Words that only a program that knows of two eras needs; not whole words, and in lower case.
+const ERA_WORDS: &[&str] = &[
+    "legacy",
+    " eras",
+    " era ",
+    "\"initialize",
+    "mcp-session-id",
+    "session_id",
+    "2025-",
+    "2024-",
+];
+
+/// Where they may stand in the hub, and what for.
+const HUB_ERA_WORDS: &[(&str, &str)] = &[
+    // Says that there are none here.
+    ("lib.rs", " eras"),
+    ("tasks.rs", " eras"),
+    ("tasks.rs", "2025-"),
+    // The old code of a missing resource is understood from whoever sends it.
+    ("finish.rs", "legacy"),
+];
+
+/// Where they may stand beside the two folders `legacy`: where an era is told from the other, where
+/// a transport serves both, and where the other side is chosen.
+const BESIDE_LEGACY: &[&str] = &[
+    "waypost-front/src/admit.rs",
+    "waypost-front/src/era.rs",
+    "waypost-front/src/legacy.rs",
+    "waypost-front/src/lib.rs",
+    "waypost-front/src/refusal.rs",
+    "waypost-front/src/rescue.rs",
+    "waypost-front/src/routes.rs",
+    "waypost-front/src/stdio.rs",
+    "waypost-front/src/stdio/",
+    "waypost-upstream/src/fault.rs",
+    "waypost-upstream/src/http/connector.rs",
+    "waypost-upstream/src/legacy.rs",
+    "waypost-upstream/src/lib.rs",
+    "waypost-upstream/src/probe.rs",
+    "waypost-upstream/src/server.rs",
+    "waypost-upstream/src/server/process.rs",
+];
+
+/// The era words in a file, before its tests.
+fn era_words(path: &Path) -> Vec<&'static str> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().take(lines_without_tests(path));
+    let text = lines.collect::<Vec<_>>().join("\n").to_lowercase();
+    let found = ERA_WORDS.iter().copied();
+    found.filter(|word| text.contains(word)).collect()
+}
+
+#[test]
+fn the_hub_knows_no_era() {
+    let mut excused: Vec<_> = HUB_ERA_WORDS.iter().collect();
+    for path in sources("crates/waypost-hub/src/*.rs") {
+        if is_test(&path) {
+            continue;
+        }
+        let name = path.to_string_lossy().into_owned();
+        let (_, name) = name.split_once("waypost-hub/src/").unwrap();
+        for word in era_words(&path) {
+            let known = excused.iter().position(|excuse| **excuse == (name, word));
+            let known = known.unwrap_or_else(|| panic!("`{word}` in the hub's {name}"));
+            excused.remove(known);
+        }
+    }
+    assert!(excused.is_empty(), "no longer there: {excused:?}");
+}
+
+#[test]
+fn what_is_special_to_an_era_sits_in_the_two_folders() {
+    let mut unused: Vec<_> = BESIDE_LEGACY.iter().collect();
+    for side in ["waypost-front", "waypost-upstream"] {
+        for path in sources(&format!("crates/{side}/src/*.rs")) {
+            let name = path.to_string_lossy().into_owned();
+            if name.contains("/legacy/") || is_test(&path) || era_words(&path).is_empty() {
+                continue;
+            }
+            let known = BESIDE_LEGACY.iter().find(|known| name.contains(**known));
+            let known = known.unwrap_or_else(|| panic!("{name} has {:?}", era_words(&path)));
+            unused.retain(|entry| *entry != known);
+        }
+    }
+    assert!(unused.is_empty(), "no longer there: {unused:?}");
+}

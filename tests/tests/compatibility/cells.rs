@@ -41,6 +41,13 @@ impl Feature {
         Self::Task,
     ];
 
+    /// Cancelled calls are counted for the whole server. Of the others what the server says names
+    /// no call where it comes over a pipe, and modern clients without keys share one: it is only
+    /// certain whose it is while there is one.
+    fn needs_to_be_alone(self) -> bool {
+        matches!(self, Self::Cancel | Self::Elicit | Self::Sample | Self::Log)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -93,8 +100,6 @@ pub(crate) enum Cell {
     Yes,
     /// There is nothing that could be carried.
     NotApplicable,
-    /// `waypost stdio` is not there yet.
-    Pending,
     No(String),
 }
 
@@ -118,9 +123,6 @@ pub(crate) async fn all(scene: &Scene<'_>) -> Vec<(Feature, Cell)> {
 
 /// The client, or what every cell of it is.
 async fn connect(scene: &Scene<'_>) -> Result<Peer, Cell> {
-    if scene.client.is_pipe() && !scene.has_stdio().await {
-        return Err(Cell::Pending);
-    }
     let connected = timeout(PATIENCE, scene.connect()).await;
     let connected = connected.unwrap_or_else(|late| Err(late.into()));
     connected.map_err(|error| Cell::No(format!("does not connect: {error}")))
@@ -131,10 +133,10 @@ async fn one(scene: &Scene<'_>, peer: &Result<Peer, Cell>, feature: Feature) -> 
         Ok(peer) => peer,
         Err(cell) => return cell.clone(),
     };
-    // One counts all slow calls of the server, the other must be the only call there.
-    let (_alone, _beside) = match feature {
-        Feature::Cancel | Feature::Log => (Some(scene.server_lock().write().await), None),
-        _ => (None, Some(scene.server_lock().read().await)),
+    let (_alone, _beside) = if feature.needs_to_be_alone() {
+        (Some(scene.server_lock().write().await), None)
+    } else {
+        (None, Some(scene.server_lock().read().await))
     };
     let tried = timeout(PATIENCE, Box::pin(tried(scene, peer, feature))).await;
     match tried.context("takes too long") {

@@ -29,7 +29,7 @@ a run through one Waypost with all six servers behind it at once. To write it ag
 
 `yes`: it works. `-`: there is nothing to carry; only a sessionless server of the session era has
 such cells, because it has no way to ask its client anything and no tasks. Anything else is a failure,
-told below its table.
+told below its table. Clients use a server at the same time, except for cancel, elicit, sample and log.
 ";
 
 fn about(client: Kind) -> &'static str {
@@ -71,7 +71,6 @@ fn table(page: &mut String, client: Kind, rows: &[&Row]) {
         let cells = row.cells.iter().map(|(feature, cell)| match cell {
             Cell::Yes => "yes",
             Cell::NotApplicable => "-",
-            Cell::Pending => "pending",
             Cell::No(why) => {
                 reasons.push(format!("- {}: {why}", row.place(*feature)));
                 "**no**"

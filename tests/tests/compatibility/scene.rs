@@ -193,13 +193,6 @@ impl<'a> Scene<'a> {
         Peer::connect(self.client, &target).await
     }
 
-    /// Whether the program has the command that clients over pipes start.
-    pub(crate) async fn has_stdio(&self) -> bool {
-        let mut command = tokio::process::Command::new(program());
-        let asked = command.args(["stdio", "--help"]).output().await;
-        asked.is_ok_and(|output| output.status.success())
-    }
-
     /// The public name of what the server calls `name`.
     pub(crate) fn named(&self, name: &str) -> String {
         format!("{}_{name}", self.server.upstream())
