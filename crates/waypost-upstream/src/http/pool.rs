@@ -40,8 +40,15 @@ pub(crate) struct Pool {
     host: Option<HeaderValue>,
     /// Most that are kept unused.
     most: usize,
+    idle: Mutex<Unused>,
+}
+
+#[derive(Default)]
+struct Unused {
     /// The one that was used last is at the end: it is the least likely to be closed.
-    idle: Mutex<VecDeque<Idle>>,
+    all: VecDeque<Idle>,
+    /// Somebody closes them in time.
+    cleaned: bool,
 }
 
 struct Idle {
@@ -121,7 +128,7 @@ impl Pool {
 
     fn take(&self) -> Option<Sender> {
         let mut idle = self.idle();
-        while let Some(last) = idle.pop_back() {
+        while let Some(last) = idle.all.pop_back() {
             if !last.sender.is_closed() && last.since.elapsed() < IDLE {
                 return Some(last.sender);
             }
@@ -135,13 +142,13 @@ impl Pool {
         }
         let since = Instant::now();
         let mut idle = self.idle();
-        if idle.len() >= self.most {
+        if idle.all.len() >= self.most {
             return;
         }
-        let first = idle.is_empty();
-        idle.push_back(Idle { sender, since });
+        idle.all.push_back(Idle { sender, since });
+        let cleaned = std::mem::replace(&mut idle.cleaned, true);
         drop(idle);
-        if first {
+        if !cleaned {
             TokioExecutor::new().execute(Arc::clone(self).clean(since));
         }
     }
@@ -162,7 +169,7 @@ impl Pool {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
+    fn idle(&self) -> MutexGuard<'_, Unused> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -365,6 +372,6 @@ mod tests {
         let before = Instant::now();
         server.ended.recv().await.unwrap();
         assert!(before.elapsed() >= IDLE - Duration::from_millis(10));
-        assert!(pool.idle().is_empty());
+        assert!(pool.idle().all.is_empty());
     }
 }
