@@ -31,6 +31,12 @@ async fn every_client_drives(upstream: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A child of one's own has a list of its own, and what is listed is what a shared one says; the
+/// clients here want to hear of a change.
+fn shared(upstream: &str) -> String {
+    upstream.replacen('{', "{ isolation: shared,", 1)
+}
+
 fn at(url: &str) -> String {
     format!("peer: {{ url: {url}, required: true }}")
 }
@@ -76,7 +82,12 @@ async fn every_client_drives_the_typescript_server_of_the_session_era() -> anyho
 async fn every_client_drives_the_typescript_child_of_the_session_era() -> anyhow::Result<()> {
     let interop = Interop::find()?;
     let command = interop.node("session_server.mjs");
-    every_client_drives(&interop.stdio_upstream("peer", &command, &["--stdio"])).await
+    every_client_drives(&shared(&interop.stdio_upstream(
+        "peer",
+        &command,
+        &["--stdio"],
+    )))
+    .await
 }
 
 #[tokio::test]
@@ -90,5 +101,10 @@ async fn every_client_drives_the_python_server_of_the_session_era() -> anyhow::R
 async fn every_client_drives_the_python_child_of_the_session_era() -> anyhow::Result<()> {
     let interop = Interop::find()?;
     let command = interop.session_python("session_server.py");
-    every_client_drives(&interop.stdio_upstream("peer", &command, &["--stdio"])).await
+    every_client_drives(&shared(&interop.stdio_upstream(
+        "peer",
+        &command,
+        &["--stdio"],
+    )))
+    .await
 }

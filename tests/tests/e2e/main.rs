@@ -16,6 +16,7 @@ mod admin;
 mod catalogue;
 mod commands;
 mod failures;
+mod eras;
 mod fake;
 mod keys;
 mod lifecycle;
