@@ -158,13 +158,14 @@ impl Pool {
         loop {
             sleep_until(oldest + IDLE).await;
             let mut idle = self.idle();
-            while idle
-                .front()
-                .is_some_and(|idle| idle.since.elapsed() >= IDLE)
-            {
-                idle.pop_front();
+            let old = |idle: &Idle| idle.since.elapsed() >= IDLE;
+            while idle.all.front().is_some_and(old) {
+                idle.all.pop_front();
             }
-            let Some(next) = idle.front() else { return };
+            let Some(next) = idle.all.front() else {
+                idle.cleaned = false;
+                return;
+            };
             oldest = next.since;
         }
     }
