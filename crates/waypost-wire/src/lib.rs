@@ -23,4 +23,5 @@ pub mod result;
 pub mod sse;
 pub mod task;
 pub mod text;
+pub mod uri;
 pub mod version;

@@ -13,6 +13,7 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::RESULT_TYPE;
+use waypost_wire::uri;
 
 use crate::asks;
 use crate::call::Call;
@@ -127,11 +128,17 @@ impl Group {
         match exposed {
             Some(exposed) => notification.params.set(member, Raw::string(exposed)),
             // A server may report a part of a resource that was subscribed to; a task it may not.
-            None if member == "uri" => {}
+            None if member == "uri" && self.has_part(&original) => {}
             None => return None,
         }
         self.take_out_undeclared(&mut notification.params);
         Some(notification)
+    }
+
+    fn has_part(&self, original: &str) -> bool {
+        self.uris
+            .iter()
+            .any(|(whole, _)| uri::is_part(original, whole))
     }
 
     /// A listener that could not answer a task's question learns that there is one from the
@@ -260,13 +267,17 @@ mod tests {
         Raw::from(value).as_object().unwrap()
     }
 
-    #[track_caller]
-    fn check(declared: &Value, questions_pass: bool) {
+    fn group(declared: &Value) -> Group {
         let yaml = "upstreams: { a: { url: 'http://127.0.0.1:9' } }";
         let config = waypost_config::parse_str(yaml).unwrap().config;
         let member = Member::new(config.upstreams[0].clone(), Arc::new(Nobody));
         let declared = ClientCapabilities::new(object(declared));
-        let mut group = Group::new(&Arc::new(member), &declared);
+        Group::new(&Arc::new(member), &declared)
+    }
+
+    #[track_caller]
+    fn check(declared: &Value, questions_pass: bool) {
+        let mut group = group(declared);
         group.tasks.push(("t1".to_owned(), "a~handle".to_owned()));
         let said = Notification {
             method: method::TASK_STATUS.to_owned(),
@@ -282,5 +293,14 @@ mod tests {
     fn a_listener_is_not_asked_what_it_did_not_declare() {
         check(&json!({ "elicitation": {} }), true);
         check(&json!({}), false);
+    }
+
+    #[test]
+    fn an_update_of_another_resource_is_not_told() {
+        let mut group = group(&json!({}));
+        let own = "file:///home/ann".to_owned();
+        group.uris.push((own, "file:///home/ann".to_owned()));
+        assert!(group.renamed(updated("file:///home/ann/notes")).is_some());
+        assert!(group.renamed(updated("file:///home/anna")).is_none());
     }
 }

@@ -9,6 +9,7 @@ use waypost_wire::message::Notification;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::uri;
 
 use crate::fault::Fault;
 
@@ -92,7 +93,7 @@ impl Filter {
             method::RESOURCE_UPDATED => {
                 let uri = notification.params.string("uri").unwrap_or_default();
                 // A server may report a part of what was subscribed to.
-                self.uris.iter().any(|wanted| uri.starts_with(&**wanted))
+                self.uris.iter().any(|wanted| uri::is_part(&uri, wanted))
             }
             method::TASK_STATUS => {
                 let task = notification.params.string("taskId").unwrap_or_default();
@@ -154,5 +155,30 @@ impl Listeners {
 
     fn all(&self) -> MutexGuard<'_, HashMap<u64, Listener>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_resource_s_own_parts_are_heard_with_it() {
+        let listeners = Listeners::default();
+        let _ears = listeners.add(Filter {
+            uris: vec!["file:///home/ann".to_owned()],
+            ..Filter::default()
+        });
+        for (uri, heard) in [
+            ("file:///home/ann", true),
+            ("file:///home/ann/notes", true),
+            ("file:///home/anna", false),
+        ] {
+            let told = Notification {
+                method: method::RESOURCE_UPDATED.to_owned(),
+                params: [("uri", Raw::string(uri))].into_iter().collect(),
+            };
+            assert_eq!(listeners.tell(&told), heard, "{uri}");
+        }
     }
 }
