@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(headers["x-team"], "a: b");
         let headers = lines(&["authorization: Basic x"]).unwrap();
         assert_eq!(headers["authorization"], "Basic x", "what is written wins");
-        for wrong in ["X-Team", "a b: c", "x: \n", "Mcp-Name: x", "Host: x"] {
+        for wrong in ["X-Team", "a b: c", "x: a\nb", "Mcp-Name: x", "Host: x"] {
             assert!(lines(&[wrong]).is_err(), "{wrong}");
         }
     }
