@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Outcome};
 
 /// How servers in use begin to say it, in small letters. Seen with the SDKs for TypeScript
@@ -41,15 +42,54 @@ const CODES: &[i64] = &[code::INVALID_REQUEST, -32000, -32001];
 /// A plain body that says something says it within this.
 const PLAIN: usize = 1024;
 
-/// Whether this response refuses the request because the session is gone. `named` is whether the
-/// request named one.
-pub(super) fn refused(status: StatusCode, named: bool, body: &Bytes) -> bool {
+/// What may follow them: all else is about a session of another kind, which some tools have too.
+const FILLERS: &[&str] = &[
+    "again",
+    "and",
+    "expired",
+    "for",
+    "has",
+    "header",
+    "id",
+    "in",
+    "initialize",
+    "is",
+    "mcp",
+    "missing",
+    "not",
+    "or",
+    "please",
+    "provided",
+    "reinitialize",
+    "request",
+    "required",
+    "session",
+    "the",
+    "this",
+];
+
+/// Whether this response refuses the request `id` because the session is gone. `session` is what
+/// the request named.
+pub(super) fn refused(
+    status: StatusCode,
+    session: Option<&str>,
+    id: Option<u64>,
+    body: &Bytes,
+) -> bool {
+    let Some(session) = session else { return false };
+    let error = match response(body) {
+        // Whoever has read the request may have done what it says.
+        Some((Some(of), error)) if id.is_some_and(|id| of == Id::number(id)) => {
+            let refusal = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
+            return refusal && says_so(&error, session);
+        }
+        Some((_, error)) => Some(error),
+        None => None,
+    };
     match status {
         // Whatever stands in it, but for a server that says so of a method.
-        StatusCode::NOT_FOUND => {
-            named && error(body).is_none_or(|e| e.code() != code::METHOD_NOT_FOUND)
-        }
-        StatusCode::BAD_REQUEST => match error(body) {
+        StatusCode::NOT_FOUND => error.is_none_or(|e| e.code() != code::METHOD_NOT_FOUND),
+        StatusCode::BAD_REQUEST => match error {
             Some(error) => has_words(&error.message()),
             None => has_words(&String::from_utf8_lossy(body.get(..PLAIN).unwrap_or(body))),
         },
@@ -57,17 +97,25 @@ pub(super) fn refused(status: StatusCode, named: bool, body: &Bytes) -> bool {
     }
 }
 
-/// Whether this answer, at HTTP 200, refuses the request because the session is gone. Stricter:
-/// an answer to a call that ran looks the same.
-pub(super) fn says_so(error: &ErrorObject) -> bool {
+/// Whether the answer to a request that named `session` refuses it because that is gone.
+/// Stricter: an answer to a call that ran looks the same.
+pub(super) fn says_so(error: &ErrorObject, session: &str) -> bool {
     let text = error.message().to_ascii_lowercase();
     let text = text.strip_prefix("bad request: ").unwrap_or(&text);
-    CODES.contains(&error.code()) && WORDS.iter().any(|words| text.starts_with(words))
+    let Some(rest) = WORDS.iter().find_map(|words| text.strip_prefix(words)) else {
+        return false;
+    };
+    let rest = match session {
+        "" => rest.to_owned(),
+        session => rest.replace(&session.to_ascii_lowercase(), ""),
+    };
+    let mut rest = rest.split(|c: char| !c.is_alphanumeric());
+    CODES.contains(&error.code()) && rest.all(|word| word.is_empty() || FILLERS.contains(&word))
 }
 
-fn error(body: &Bytes) -> Option<ErrorObject> {
+fn response(body: &Bytes) -> Option<(Option<Id>, ErrorObject)> {
     match Message::parse(body) {
-        Ok(Message::Response(_, Outcome::Error(error))) => Some(error),
+        Ok(Message::Response(id, Outcome::Error(error))) => Some((id, error)),
         _ => None,
     }
 }
@@ -84,7 +132,8 @@ mod tests {
     #[track_caller]
     fn check(status: u16, named: bool, body: &str, expected: bool) {
         let status = StatusCode::from_u16(status).unwrap();
-        let got = refused(status, named, &Bytes::from(body.to_owned()));
+        let body_ = Bytes::from(body.to_owned());
+        let got = refused(status, named.then_some("s-1"), Some(7), &body_);
         assert_eq!(got, expected, "{status} {named} {body}");
     }
 
@@ -119,16 +168,31 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_that_names_the_request_counts_only_when_it_can_mean_nothing_else() {
+        for status in [400, 404] {
+            let sure = "Bad Request: No valid session ID provided";
+            check(status, true, &body("7", -32000, sure), true);
+            let tool = "Session not found: tab-7";
+            check(status, true, &body("7", -32001, tool), false);
+            check(status, true, &body("8", -32001, tool), true);
+            check(status, true, &body("null", -32001, tool), true);
+            check(status, false, &body("null", -32001, tool), false);
+        }
+        check(404, true, &body("7", -32002, "no such page"), false);
+    }
+
+    #[test]
     fn an_error_in_an_answer_counts_only_with_a_code_of_its_own() {
         let check = |code, message, expected| {
-            assert_eq!(
-                says_so(&ErrorObject::new(code, message)),
-                expected,
-                "{message}"
-            );
+            let error = ErrorObject::new(code, message);
+            assert_eq!(says_so(&error, "S-1"), expected, "{message}");
         };
         check(-32001, "Session not found", true);
+        check(-32001, "Session not found: s-1", true);
+        check(-32000, "Invalid or missing session ID.", true);
         check(-32600, "Bad Request: Missing session ID", true);
+        check(-32001, "Session not found: tab-7", false);
+        check(-32000, "Unknown session of the browser", false);
         check(-32603, "Session not found", false);
         check(-32000, "the chat's session not found", false);
         check(-32000, "Connection closed", false);

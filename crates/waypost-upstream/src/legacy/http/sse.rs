@@ -82,14 +82,14 @@ impl Link for Sse {
             if !session.ear.sending(id) {
                 return Ok(());
             }
-            session.post(message).await
+            session.post(Some(id), message).await
         };
         Box::pin(self.session.wire.on_control(work))
     }
 
     fn tell(&self, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
         let session = Arc::clone(&self.session);
-        let work = async move { session.post(message).await };
+        let work = async move { session.post(None, message).await };
         Box::pin(self.session.wire.on_control(work))
     }
 
@@ -144,7 +144,7 @@ impl Session {
     }
 
     /// Sends a message; its answer, if it has one, comes on the stream.
-    async fn post(&self, message: Bytes) -> Result<(), Fault> {
+    async fn post(&self, id: Option<u64>, message: Bytes) -> Result<(), Fault> {
         if self.over.is_cancelled() {
             return Err(Fault::SessionLost);
         }
@@ -161,7 +161,7 @@ impl Session {
         }
         let body = answer::whole(body, self.wire.limit, status, &head.headers).await;
         // The address names the session.
-        let lost = lost::refused(status, true, &body.unwrap_or_default());
+        let lost = lost::refused(status, Some(""), id, &body.unwrap_or_default());
         if lost && self.open.load(Ordering::Relaxed) {
             return Err(Fault::SessionLost);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderMap;
+use http::response::Parts;
 use http::{HeaderValue, Request, StatusCode};
 use http_body_util::Full;
 use tokio::sync::watch;
@@ -151,8 +152,8 @@ impl Session {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what makes a request one of this session; whether that names it.
-    fn sign(&self, request: &mut Request<Full<Bytes>>) -> bool {
+    /// Adds what makes a request one of this session; gives the name that it says.
+    fn sign(&self, request: &mut Request<Full<Bytes>>) -> Option<HeaderValue> {
         let state = self.state();
         let headers = request.headers_mut();
         if let Some(version) = &state.version {
@@ -161,14 +162,14 @@ impl Session {
         if let Some(id) = &state.id {
             headers.insert(SESSION_ID, id.clone());
         }
-        state.id.is_some()
+        state.id.clone()
     }
 
     /// A request for the server's own stream, or for the rest of one that was cut, and whether it
     /// names a session.
     pub(super) fn get(&self, place: &Place) -> (Request<Full<Bytes>>, bool) {
         let mut request = self.wire.get();
-        let named = self.sign(&mut request);
+        let named = self.sign(&mut request).is_some();
         place.mark(&mut request);
         (request, named)
     }
@@ -180,7 +181,7 @@ impl Session {
         let mut state = self.state();
         state.stage = Stage::Over;
         state.id = None;
-        named.then_some(request)
+        named.is_some().then_some(request)
     }
 
     /// Nothing can be sent in this session any more.
@@ -225,22 +226,24 @@ impl Session {
         }
         let kind = BodyKind::of(headers);
         match (status.is_success(), kind) {
-            (true, BodyKind::Events) => return Box::pin(self.follow(id, body)).await,
+            (true, BodyKind::Events) => {
+                return Box::pin(self.follow(id, named.as_ref(), body)).await;
+            }
             (true, BodyKind::Other) => return Err(answer::content_type_fault(headers)),
             (true, BodyKind::Json) => {
                 let body = answer::whole(body, self.wire.limit, status, headers).await?;
-                return self.answered(id, &body, status, headers);
+                return self.answered(id, named.as_ref(), &body, &head);
             }
             (false, _) => {}
         }
         let body = self.refusal(body, status, headers).await;
-        if stage == Stage::Open && lost::refused(status, named, &body) {
+        if stage == Stage::Open && lost::refused(status, text(named.as_ref()), Some(id), &body) {
             return Err(self.lose());
         }
         if kind != BodyKind::Json {
             return Err(answer::status_fault(status, headers));
         }
-        self.answered(id, &body, status, headers)
+        self.answered(id, named.as_ref(), &body, &head)
     }
 
     async fn tell(&self, message: Bytes) -> Result<(), Fault> {
@@ -256,7 +259,7 @@ impl Session {
             return Ok(());
         }
         let body = self.refusal(body, head.status, &head.headers).await;
-        if stage == Stage::Open && lost::refused(head.status, named, &body) {
+        if stage == Stage::Open && lost::refused(head.status, text(named.as_ref()), None, &body) {
             return Err(self.lose());
         }
         Err(answer::status_fault(head.status, &head.headers))
@@ -285,35 +288,47 @@ impl Session {
     fn answered(
         &self,
         id: u64,
+        named: Option<&HeaderValue>,
         body: &Bytes,
-        status: StatusCode,
-        headers: &HeaderMap,
+        head: &Parts,
     ) -> Result<(), Fault> {
         let own = Id::number(id);
         let messages = hearing::messages(body);
         if messages.len() > 1 {
+            let mut heard = false;
             for message in &messages {
                 let outcome = hearing::of_request(&*self.ear, &self.wire.name, id, message)?;
                 if let Some(outcome) = outcome {
-                    return self.settle(id, outcome);
+                    return self.settle(id, named.filter(|_| !heard), outcome);
                 }
+                heard = true;
             }
             return Err(Fault::WrongAnswer);
         }
         let message = messages.first().unwrap_or(body);
-        let outcome = answer::outcome(message, &own, status, headers)?;
-        self.settle(id, outcome)
+        let outcome = answer::outcome(message, &own, head.status, &head.headers)?;
+        self.settle(id, named.filter(|_| head.status.is_success()), outcome)
     }
 
-    /// Hears the answer to request `id`.
-    fn settle(&self, id: u64, outcome: Outcome) -> Result<(), Fault> {
+    /// Hears the answer to request `id`. Where it is all that came of it, `session` is the one that
+    /// the request named: only then it may say that there is none.
+    fn settle(
+        &self,
+        id: u64,
+        session: Option<&HeaderValue>,
+        outcome: Outcome,
+    ) -> Result<(), Fault> {
         if let Outcome::Error(error) = &outcome {
             let stage = self.state().stage;
             match stage {
                 // A session id on an error is none.
                 Stage::Handshake => self.state().id = None,
                 // Also when another request has learned it meanwhile.
-                Stage::Open | Stage::Over if lost::says_so(error) => return Err(self.lose()),
+                Stage::Open | Stage::Over
+                    if text(session).is_some_and(|id| lost::says_so(error, id)) =>
+                {
+                    return Err(self.lose());
+                }
                 Stage::Open | Stage::Over => {}
             }
         }
@@ -324,28 +339,38 @@ impl Session {
     }
 
     /// Hears the stream of request `id` up to its answer, wherever it is cut.
-    async fn follow(&self, id: u64, body: Lent) -> Result<(), Fault> {
+    async fn follow(
+        &self,
+        id: u64,
+        mut named: Option<&HeaderValue>,
+        body: Lent,
+    ) -> Result<(), Fault> {
         let mut frames = Frames::new(body, self.wire.limit);
         let mut place = Place::default();
         loop {
-            let cut = match self.until_answer(id, &mut frames, &mut place).await {
+            let answer = self.until_answer(id, &mut frames, &mut place, &mut named);
+            let cut = match answer.await {
                 Ok(Some(outcome)) => {
                     frames.let_go(&self.wire.tasks);
-                    return self.settle(id, outcome);
+                    return self.settle(id, named, outcome);
                 }
                 Ok(None) => Fault::NoEnd,
                 Err(Fault::Closed) => Fault::Closed,
                 Err(fault) => return Err(fault),
             };
+            // What has a rest has begun.
+            named = None;
             frames = self.resume(&mut place, cut).await?;
         }
     }
 
+    /// `named` is taken with the first message that is no answer: then the call runs.
     async fn until_answer(
         &self,
         id: u64,
         frames: &mut Frames,
         place: &mut Place,
+        named: &mut Option<&HeaderValue>,
     ) -> Result<Option<Outcome>, Fault> {
         while let Some(event) = frames.next().await? {
             place.note(&event);
@@ -354,6 +379,7 @@ impl Session {
                 if outcome.is_some() {
                     return Ok(outcome);
                 }
+                *named = None;
             }
         }
         Ok(None)
@@ -377,4 +403,8 @@ impl Session {
             }
         }
     }
+}
+
+fn text(session: Option<&HeaderValue>) -> Option<&str> {
+    session.map(|id| id.to_str().unwrap_or_default())
 }

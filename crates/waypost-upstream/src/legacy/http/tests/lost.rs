@@ -104,6 +104,36 @@ async fn an_answer_that_only_sounds_like_it_is_one() {
 }
 
 #[tokio::test]
+async fn a_call_that_has_begun_is_not_repeated_whatever_it_says_of_sessions() {
+    const ERROR: &str = r#"{"code":-32001,"message":"Session not found"}"#;
+    let ways: [fn(&str) -> String; 3] = [
+        |id| {
+            let text = r#"{"code":-32001,"message":"Session not found: tab-7"}"#;
+            error("200 OK", id, text)
+        },
+        |id| {
+            let note = r#"{"jsonrpc":"2.0","method":"notifications/progress"}"#;
+            let text = format!(
+                "data: {note}\n\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{ERROR}}}\n\n"
+            );
+            http("200 OK", "text/event-stream", &text)
+        },
+        |id| {
+            let text = r#"{"code":-32002,"message":"no such page"}"#;
+            error("404 Not Found", id, text)
+        },
+    ];
+    for (index, way) in ways.into_iter().enumerate() {
+        let (_fake, line, answered) = refused(way).await;
+        assert!(answered.is_ok(), "{index}: {answered:?}");
+        let notes = line.notes.all();
+        let last = notes.last().unwrap();
+        assert!(last.starts_with("on 1: 1 fails"), "{index}: {last}");
+        line.request(2, "tools/list").await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn r2_every_call_in_flight_learns_it() {
     let lost = Arc::new(AtomicBool::new(false));
     let restarted = Arc::clone(&lost);
