@@ -61,7 +61,8 @@ async def calls(client: Client, prefix: str) -> None:
 async def listens(client: Client, prefix: str) -> None:
     if client.protocol_version < "2026-07-28":
         await client.call_tool(f"{prefix}test_trigger_tool_change", {})
-        await changed.wait()
+        with anyio.fail_after(15):
+            await changed.wait()
         return say("listened", event="ToolsListChanged")
     async with client.listen(tools_list_changed=True) as changes:
         await client.call_tool(f"{prefix}test_trigger_tool_change", {})

@@ -50,7 +50,11 @@ const { contents } = await client.readResource({ uri: "test://static-text" });
 say("resource", { text: contents[0].text });
 
 await call("test_trigger_tool_change");
+const late = setTimeout(() => {
+  throw new Error("no tools/list_changed in 15 s");
+}, 15_000);
 await changed;
+clearTimeout(late);
 say("listened", { event: "ToolsListChanged" });
 if (transport.sessionId) await transport.terminateSession();
 await client.close();

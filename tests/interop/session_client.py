@@ -69,7 +69,8 @@ async def main() -> None:
             await lists(session)
             await calls(session, prefix)
             await session.call_tool(f"{prefix}test_trigger_tool_change", {})
-            await changed.wait()
+            with anyio.fail_after(15):
+                await changed.wait()
             say("listened", event="ToolsListChanged")
     say("done")
 

@@ -12,7 +12,9 @@ use rmcp::model::{
 };
 use rmcp::service::{RequestContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient};
+use rmcp::{
+    ClientHandler, ClientLifecycleMode, ClientServiceExt as _, RoleClient, ServiceExt as _,
+};
 use serde_json::{Value, json};
 
 /// How long a task may take to its end.
@@ -80,6 +82,28 @@ impl RmcpClient {
         };
         let service = Box::pin(person.serve_with_lifecycle(transport, lifecycle)).await?;
         Ok(Self { service, asked })
+    }
+
+    /// Connects as rmcp does unless told otherwise: `initialize`, in which it offers 2026-07-28 and
+    /// declares tasks.
+    ///
+    /// # Errors
+    /// When the server opens no session.
+    pub async fn open(url: &str) -> anyhow::Result<Self> {
+        let asked = Arc::default();
+        let person = Person {
+            asked: Arc::clone(&asked),
+        };
+        let transport = StreamableHttpClientTransport::from_uri(url);
+        let service = Box::pin(person.serve(transport)).await?;
+        Ok(Self { service, asked })
+    }
+
+    /// The revision that was agreed on.
+    #[must_use]
+    pub fn version(&self) -> Option<String> {
+        let server = self.service.peer_info()?;
+        Some(server.protocol_version.to_string())
     }
 
     /// The names of all tools.

@@ -1,6 +1,7 @@
 //! A task server made with rmcp, the official Rust SDK: the same tools as the demo server
 //! `demo-tasks`, over Streamable HTTP without sessions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -13,6 +14,7 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::task_manager::{TaskContext, TaskExit, TaskManager, TaskOptions};
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use rmcp::{RoleServer, ServerHandler};
@@ -38,15 +40,30 @@ impl RmcpServer {
     /// # Errors
     /// When no port can be bound.
     pub async fn start(json: bool) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let url = format!("http://{}/mcp", listener.local_addr()?);
         let peer = Peer::default();
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(json);
-        let sessions = std::sync::Arc::new(NeverSessionManager::default());
+        let sessions = Arc::new(NeverSessionManager::default());
         let service = StreamableHttpService::new(move || Ok(peer.clone()), sessions, config);
-        let router = Router::new().route_service("/mcp", service);
+        Self::serve(Router::new().route_service("/mcp", service)).await
+    }
+
+    /// Starts it with sessions for those who open one, as rmcp does by default.
+    ///
+    /// # Errors
+    /// When no port can be bound.
+    pub async fn start_with_sessions() -> anyhow::Result<Self> {
+        let peer = Peer::default();
+        let config = StreamableHttpServerConfig::default().with_legacy_session_mode(true);
+        let sessions = Arc::new(LocalSessionManager::default());
+        let service = StreamableHttpService::new(move || Ok(peer.clone()), sessions, config);
+        Self::serve(Router::new().route_service("/mcp", service)).await
+    }
+
+    async fn serve(router: Router) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let url = format!("http://{}/mcp", listener.local_addr()?);
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             // It runs until the set is dropped.

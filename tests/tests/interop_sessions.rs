@@ -1,12 +1,15 @@
 //! Real clients of the session era in front of Waypost, real servers of it behind, and both beside
 //! those of today.
 
-use waypost_testkit::demo::{demo_everything, legacy_everything};
+use serde_json::json;
+use waypost_testkit::demo::{demo_everything, demo_tasks, legacy_everything, legacy_tasks, tasks};
 use waypost_testkit::kit::legacy::{Options, Transport};
 use waypost_testkit::run::ANY_PORT;
 use waypost_tests::drive::{self, Seen};
 use waypost_tests::gateway::Gateway;
 use waypost_tests::interop::{Interop, Server};
+use waypost_tests::rmcp_driver::RmcpClient;
+use waypost_tests::rmcp_peer::RmcpServer;
 
 const TOOLS: [&str; 2] = ["test_simple_text", "test_trigger_tool_change"];
 
@@ -107,4 +110,54 @@ async fn every_client_drives_the_python_child_of_the_session_era() -> anyhow::Re
         &["--stdio"],
     )))
     .await
+}
+
+/// It offers a revision that has no sessions, and declares tasks where they do not exist.
+#[tokio::test]
+async fn rmcp_in_a_session_gets_plain_answers_for_tasks() -> anyhow::Result<()> {
+    let modern = demo_tasks(ANY_PORT, tasks::Options::default()).await?;
+    let options = Options::default();
+    let legacy = legacy_tasks(ANY_PORT, tasks::Options::default(), options).await?;
+    for url in [&modern.url, &legacy.url] {
+        let gateway = Gateway::start(&at(url)).await?;
+        let client = RmcpClient::open(&gateway.url).await?;
+        assert_eq!(client.version().as_deref(), Some("2025-11-25"));
+        let args = json!({ "seconds": 0.1, "label": "short" });
+        let slow = client.call("peer_slow_compute", args).await?;
+        assert!(slow.task.is_none(), "{slow:?}");
+        assert!(slow.text()?.contains("short"), "{slow:?}");
+        let failed = client.call("peer_failing_job", json!({})).await?;
+        assert!(
+            failed.task.is_none() && failed.is_tool_error(),
+            "{failed:?}"
+        );
+        let args = json!({ "filename": "a.txt" });
+        let asked = client.call("peer_confirm_delete", args).await?;
+        assert_eq!(asked.text()?, "Deleted a.txt.");
+        assert_eq!(client.asked().len(), 1);
+    }
+    Ok(())
+}
+
+/// It speaks both eras, and what it is spoken to in is a setting.
+#[tokio::test]
+async fn rmcp_serves_sessions_behind_waypost() -> anyhow::Result<()> {
+    let server = RmcpServer::start_with_sessions().await?;
+    for era in ["auto", "legacy"] {
+        let upstream = format!(
+            "peer: {{ url: {}, required: true, era: {era} }}",
+            server.url
+        );
+        let gateway = Gateway::start(&upstream).await?;
+        let modern = RmcpClient::connect(&gateway.url).await?;
+        let session = RmcpClient::open(&gateway.url).await?;
+        for client in [&modern, &session] {
+            let greeting = client.call("peer_greet", json!({ "name": "Ada" })).await?;
+            assert_eq!(greeting.text()?, "Hello, Ada!", "{era}");
+            let args = json!({ "seconds": 0.1, "label": "short" });
+            let slow = client.call("peer_slow_compute", args).await?;
+            assert!(slow.text()?.contains("short"), "{era}: {slow:?}");
+        }
+    }
+    Ok(())
 }
