@@ -36,6 +36,7 @@ mod upstream;
 mod url_mode;
 
 pub use self::http::EndpointFault;
+pub(crate) use self::key::Key;
 pub(crate) use self::pipe::{HandOver, PipeDial};
 pub(crate) use self::pool::Settings;
 pub(crate) use self::upstream::Legacy;

@@ -30,7 +30,7 @@ use crate::legacy::link::Dial;
 use crate::legacy::{Legacy, PipeDial};
 pub use crate::parts::Parts;
 use crate::server::{Server, Transport};
-use crate::stdio::{Launcher, ModernStdio};
+use crate::stdio::{Apart, Launcher, Processes};
 
 /// Makes the connection to one configured upstream.
 ///
@@ -75,7 +75,12 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
                 secrets: settings.secrets.clone(),
             };
             let launcher = Launcher::new(&name, program, parts);
-            let stdio = ModernStdio::new(&name, &launcher, &parts.tasks);
+            let apart = Apart {
+                isolation: settings.isolation.unwrap_or(Isolation::Shared),
+                idle_timeout: settings.idle_timeout,
+                most: settings.max_sessions,
+            };
+            let stdio = Processes::new(&name, &launcher, &parts.tasks, apart);
             (Transport::Stdio(stdio), Arc::new(PipeDial(launcher)))
         }
     };

@@ -21,7 +21,7 @@ use crate::flight::Want;
 use crate::http::HttpUpstream;
 use crate::legacy::Legacy;
 use crate::probe::Discovery;
-use crate::stdio::ModernStdio;
+use crate::stdio::Processes;
 
 /// One server.
 pub(crate) struct Server {
@@ -40,7 +40,7 @@ pub(crate) struct Server {
 #[derive(Debug)]
 pub(crate) enum Transport {
     Http(Box<HttpUpstream>),
-    Stdio(ModernStdio),
+    Stdio(Processes),
 }
 
 /// What is spoken with it.
@@ -108,9 +108,9 @@ impl Server {
         let discovery = match &self.transport {
             Transport::Http(http) => http.probe().await?,
             Transport::Stdio(stdio) if before == Some(Era::Modern) => {
-                self.described(stdio, want).await?
+                self.described(stdio.home(), want).await?
             }
-            Transport::Stdio(stdio) => return self.probe_process(stdio, want).await,
+            Transport::Stdio(stdio) => return self.probe_process(stdio.home(), want).await,
         };
         match discovery {
             Discovery::Modern(facts) => Ok(facts),
@@ -132,7 +132,7 @@ impl Server {
     async fn modern(&self, want: Want) -> Result<Discovery, CallError> {
         match &self.transport {
             Transport::Http(http) => http.probe().await,
-            Transport::Stdio(stdio) => self.described(stdio, want).await,
+            Transport::Stdio(stdio) => self.described(stdio.home(), want).await,
         }
     }
 
@@ -210,7 +210,7 @@ impl Upstream for Server {
             (Era::Legacy, _) => self.legacy.instance(principal, session),
             (Era::Modern, Transport::Http(_)) => None,
             (Era::Modern, Transport::Stdio(stdio)) => {
-                let speaker = stdio.current()?;
+                let speaker = stdio.current(principal, session)?;
                 Some(Arc::clone(speaker.child.instance()))
             }
         }
@@ -220,7 +220,7 @@ impl Upstream for Server {
         match (self.spoken.get(), &self.transport) {
             (Some(Era::Legacy), _) => Box::pin(self.legacy.lost()),
             (Some(Era::Modern), Transport::Stdio(stdio)) => {
-                let last = stdio.last();
+                let last = stdio.home().last();
                 Box::pin(async move {
                     match last {
                         Some(speaker) => speaker.child.lost().await,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use waypost_config::config::{Declared, Isolation};
-use waypost_hub::call::{Call, Principal};
+use waypost_hub::call::{Call, Principal, Session};
 use waypost_hub::own;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -28,13 +28,22 @@ pub(crate) enum Key {
 impl Key {
     /// The session that this call belongs to.
     pub(crate) fn of(call: &Call, isolation: Isolation) -> Self {
+        Self::of_caller(&call.principal, call.session.as_ref(), isolation)
+    }
+
+    /// The session that calls of this caller belong to.
+    pub(crate) fn of_caller(
+        principal: &Principal,
+        session: Option<&Session>,
+        isolation: Isolation,
+    ) -> Self {
         match isolation {
             Isolation::Shared => Self::Shared,
-            _ if is_own(call) => Self::Service,
-            Isolation::Principal => Self::Principal(call.principal.clone()),
-            Isolation::Session => match &call.session {
+            _ if is_own(principal, session) => Self::Service,
+            Isolation::Principal => Self::Principal(principal.clone()),
+            Isolation::Session => match session {
                 Some(session) => Self::Session(Arc::clone(session.id())),
-                None => Self::Principal(call.principal.clone()),
+                None => Self::Principal(principal.clone()),
             },
         }
     }
@@ -91,8 +100,8 @@ impl Key {
     }
 }
 
-fn is_own(call: &Call) -> bool {
-    call.session.is_none() && call.principal.as_str() == "waypost"
+fn is_own(principal: &Principal, session: Option<&Session>) -> bool {
+    session.is_none() && principal.is_own()
 }
 
 /// What Waypost can carry to a caller: elicitation, and what else is named.

@@ -225,10 +225,7 @@ impl Legacy {
         principal: &Principal,
         session: Option<&ClientSession>,
     ) -> Option<Arc<str>> {
-        let mut call = Call::own(method::TOOLS_CALL, Object::new());
-        call.principal = principal.clone();
-        call.session = session.cloned();
-        let key = Key::of(&call, self.pool.settings.isolation);
+        let key = Key::of_caller(principal, session, self.pool.settings.isolation);
         let session = self.pool.current(&key)?;
         Some(Arc::clone(session.instance()))
     }

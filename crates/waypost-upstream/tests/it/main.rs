@@ -12,6 +12,7 @@
 mod discover;
 mod fake;
 mod http;
+mod isolation;
 mod kit;
 mod legacy;
 mod legacy_http;

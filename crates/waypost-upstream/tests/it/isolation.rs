@@ -1,0 +1,90 @@
+//! Who shares a process of a modern server.
+
+use std::collections::HashSet;
+
+use rustix::process::{Pid, test_kill_process};
+use tokio_util::sync::CancellationToken;
+use waypost_hub::call::{Call, Principal, Session};
+use waypost_hub::error::Kind;
+use waypost_hub::upstream::Upstream;
+
+use crate::kit::{complete, end_of, in_time, tool, upstream};
+use crate::stdio::SERVER;
+
+fn settings(more: &str) -> String {
+    format!("command: python3, args: ['{SERVER}'], {more}")
+}
+
+fn by(principal: &str, session: Option<&Session>) -> Call {
+    let mut call = tool("pids");
+    call.principal = Principal::new(principal);
+    call.session = session.cloned();
+    call
+}
+
+async fn pid(upstream: &dyn Upstream, call: Call) -> i32 {
+    let got = complete(upstream, call).await;
+    got.get("own").unwrap().decode().unwrap()
+}
+
+fn alive(pid: i32) -> bool {
+    test_kill_process(Pid::from_raw(pid).unwrap()).is_ok()
+}
+
+async fn until_gone(pid: i32) {
+    in_time(async {
+        while alive(pid) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn callers_that_are_kept_apart_have_a_process_each() {
+    let upstream = upstream(&settings("isolation: principal, max_sessions: 2"));
+    in_time(upstream.discover(None)).await.unwrap();
+    let home = pid(&*upstream, tool("pids")).await;
+    let (ann, bob) = (by("ann", None), by("bob", None));
+    let of_ann = pid(&*upstream, ann.clone()).await;
+    let of_bob = pid(&*upstream, bob).await;
+    assert_eq!(HashSet::from([home, of_ann, of_bob]).len(), 3);
+    assert_eq!(pid(&*upstream, ann.clone()).await, of_ann);
+    let instance = |name| upstream.instance(&Principal::new(name), None);
+    assert!(instance("ann").is_some() && instance("ann") != instance("bob"));
+    assert!(instance("carl").is_none());
+
+    let error = end_of(&*upstream, by("carl", None)).await.unwrap_err();
+    assert_eq!(error.kind, Kind::Throttled);
+    in_time(upstream.close()).await;
+    assert!([home, of_ann, of_bob].into_iter().all(|pid| !alive(pid)));
+}
+
+#[tokio::test]
+async fn r01_a_released_session_takes_its_process_along() {
+    let upstream = upstream(&settings("isolation: session"));
+    in_time(upstream.discover(None)).await.unwrap();
+    let released = CancellationToken::new();
+    let session = Session::new("s1", released.clone());
+    let first = pid(&*upstream, by("ann", Some(&session))).await;
+    let other = pid(&*upstream, by("ann", None)).await;
+    assert_ne!(first, other);
+    released.cancel();
+    until_gone(first).await;
+    assert!(alive(other));
+    let again = Session::new("s1", CancellationToken::new());
+    assert!(alive(pid(&*upstream, by("ann", Some(&again))).await));
+    in_time(upstream.close()).await;
+}
+
+#[tokio::test]
+async fn an_unused_process_of_one_caller_is_ended() {
+    let upstream = upstream(&settings("isolation: principal, idle_timeout: 200ms"));
+    in_time(upstream.discover(None)).await.unwrap();
+    let home = pid(&*upstream, tool("pids")).await;
+    let of_ann = pid(&*upstream, by("ann", None)).await;
+    until_gone(of_ann).await;
+    assert!(alive(home));
+    assert_ne!(pid(&*upstream, by("ann", None)).await, of_ann);
+    in_time(upstream.close()).await;
+}
