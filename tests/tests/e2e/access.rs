@@ -119,7 +119,9 @@ async fn r32_hosts_and_origins_are_those_of_the_file() {
 
 #[tokio::test]
 async fn a_client_of_an_era_that_is_switched_off_learns_what_is_spoken_here() {
-    let gateway = Gateway::with("{}", "front: { eras: [modern] }").await.unwrap();
+    let gateway = Gateway::with("{}", "front: { eras: [modern] }")
+        .await
+        .unwrap();
     let client = Client::new(&gateway.url);
     let body = json!({
         "jsonrpc": "2.0",
