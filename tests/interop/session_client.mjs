@@ -1,6 +1,8 @@
 // Drives a server with the TypeScript SDK 1.x, which opens a session of 2025-11-25:
-// `session_client.mjs URL [TOOL PREFIX]`. The server has the tools, prompts and resources of
-// `ts_server.mjs`, directly or behind a gateway that puts PREFIX in front of tool and prompt names.
+// `session_client.mjs URL [TOOL PREFIX [2]]`; with the 2 it is the SDK 2.x, which does so too unless
+// told otherwise. The server has the tools, prompts and resources of `ts_server.mjs`, directly or
+// behind a gateway that puts PREFIX in front of tool and prompt names.
+import * as two from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import {
@@ -9,23 +11,36 @@ import {
 } from "@modelcontextprotocol/sdk/types.js";
 import { say, textOf } from "./peer.mjs";
 
-const [url, prefix = ""] = process.argv.slice(2);
-const client = new Client(
-  { name: "typescript-session", version: "1.32.2" },
+const [url, prefix = "", version = "1"] = process.argv.slice(2);
+const sdk =
+  version === "2"
+    ? { ...two, elicit: "elicitation/create", changed: "notifications/tools/list_changed" }
+    : {
+        Client,
+        StreamableHTTPClientTransport,
+        elicit: ElicitRequestSchema,
+        changed: ToolListChangedNotificationSchema,
+      };
+const client = new sdk.Client(
+  { name: "typescript-session", version },
   { capabilities: { elicitation: {} } },
 );
 const asked = [];
-client.setRequestHandler(ElicitRequestSchema, async ({ params }) => {
+client.setRequestHandler(sdk.elicit, async ({ params }) => {
   asked.push(params.message);
   return { action: "accept", content: { name: "Ada" } };
 });
 const changed = new Promise((resolve) =>
-  client.setNotificationHandler(ToolListChangedNotificationSchema, resolve),
+  client.setNotificationHandler(sdk.changed, resolve),
 );
-const transport = new StreamableHTTPClientTransport(new URL(url));
+const transport = new sdk.StreamableHTTPClientTransport(new URL(url));
 await client.connect(transport);
 const call = (name, options) =>
-  client.callTool({ name: `${prefix}${name}`, arguments: {} }, undefined, options);
+  client.callTool(
+    { name: `${prefix}${name}`, arguments: {} },
+    // Where the SDK 1.x wants a schema of the result.
+    ...(version === "2" ? [options] : [undefined, options]),
+  );
 
 const capabilities = client.getServerCapabilities();
 say("connected", { version: transport.protocolVersion, tools: capabilities.tools !== undefined });

@@ -165,6 +165,20 @@ pub async fn session_typescript(
     everything(&steps, "2025-11-25", prefix)
 }
 
+/// The official TypeScript client, which opens a session unless it is told otherwise.
+///
+/// # Errors
+/// As [`python`].
+pub async fn typescript_in_a_session(
+    interop: &Interop,
+    url: &str,
+    prefix: &str,
+) -> anyhow::Result<Seen> {
+    let command = interop.node("session_client.mjs");
+    let steps = Steps::run(command, &[url, prefix, "2"]).await?;
+    everything(&steps, "2025-11-25", prefix)
+}
+
 fn everything(steps: &Steps, version: &str, prefix: &str) -> anyhow::Result<Seen> {
     is(steps, "connected", "version", version)?;
     is(steps, "connected", "tools", true)?;

@@ -84,6 +84,7 @@ async fn the_clients_and_servers_of_the_session_era_understand_each_other() -> a
     for url in [&demo.url, &typescript.url, &python.url] {
         drive::session_typescript(&interop, url, "").await?;
         drive::session_python(&interop, url, "").await?;
+        drive::typescript_in_a_session(&interop, url, "").await?;
         drive::python_in_a_session(&interop, url, "").await?;
     }
     Ok(())

@@ -29,6 +29,7 @@ async fn every_client_drives(upstream: &str) -> anyhow::Result<()> {
     let url = gateway.url.as_str();
     check(&drive::session_typescript(&interop, url, "peer_").await?);
     check(&drive::session_python(&interop, url, "peer_").await?);
+    check(&drive::typescript_in_a_session(&interop, url, "peer_").await?);
     check(&drive::python_in_a_session(&interop, url, "peer_").await?);
     check(&drive::python(&interop, url, "peer_").await?);
     Ok(())
