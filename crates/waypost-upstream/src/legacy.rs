@@ -12,6 +12,7 @@
 
 #![expect(dead_code, reason = "sessions are built on it next")]
 
+mod aim;
 mod drive;
 mod exchange;
 mod handshake;

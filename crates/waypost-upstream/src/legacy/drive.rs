@@ -67,7 +67,7 @@ impl Drive {
         let Ok(id) = session.table.open(exchange) else {
             return Sent::Lost;
         };
-        exchange.sent_again();
+        exchange.sent_to(&session.table);
         let request = message::encode_request(&Id::number(id), exchange.method(), &self.params);
         let mut request = session.link.request(id, request);
         let (mut sent, mut gathered, mut state) = (false, None, None);
@@ -83,11 +83,15 @@ impl Drive {
                     match outcome {
                         Ok(()) => {}
                         Err(Fault::SessionLost) => {
-                            session.table.close(id);
+                            session.table.forget(id);
                             return Sent::Lost;
                         }
                         Err(fault) => {
-                            session.table.close(id);
+                            if may_run(&fault) {
+                                session.table.close(id);
+                            } else {
+                                session.table.forget(id);
+                            }
                             exchange.fail(fault);
                         }
                     }
@@ -96,6 +100,10 @@ impl Drive {
                     Need::Gather => state = self.show(session),
                     Need::Again => return Sent::Again,
                     Need::Over => {
+                        session.table.rehome(exchange.take_all());
+                        if let Some(late) = exchange.untaken() {
+                            session.table.late(&late);
+                        }
                         if !sent {
                             drop(timeout(LINGER, request).await);
                         }
@@ -128,7 +136,10 @@ impl Drive {
             table: Arc::clone(&session.table),
         });
         let until = Instant::now() + PATIENCE;
+        // Before anybody can have seen to one.
+        session.table.expect_visits(&self.exchange);
         if self.exchange.show(&state, until, place) {
+            session.table.parked();
             return Some(state);
         }
         self.parked.take(&state);
@@ -139,14 +150,19 @@ impl Drive {
         if let Some(state) = state {
             self.parked.take(state);
         }
-        for question in self.exchange.take_all() {
-            let why = "nobody answered";
-            session.table.refuse(&question, code::INTERNAL_ERROR, why);
-        }
         self.exchange.abandon();
+        if let Some(late) = self.exchange.untaken() {
+            session.table.late(&late);
+        }
         session.table.close(id);
+        session.table.rehome(self.exchange.take_all());
         session.table.cancel(id);
     }
+}
+
+/// Whether the server may be at work on a request that failed so.
+fn may_run(fault: &Fault) -> bool {
+    matches!(fault, Fault::Closed | Fault::NoEnd | Fault::Late(_))
 }
 
 /// Resolves when what is needed is due.

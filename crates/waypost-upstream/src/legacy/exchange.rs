@@ -4,31 +4,38 @@
 //! the questions as the end of its reply, and the call is parked until another comes with the
 //! answers. A *leg* is the part of the call that one caller waits for.
 
+mod state;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::Instant;
 use waypost_hub::asks;
 use waypost_hub::call::Call;
 use waypost_hub::reply::End;
 use waypost_wire::id::Id;
-use waypost_wire::message::{Notification, Outcome};
+use waypost_wire::message::{Notification, Outcome, Request};
 use waypost_wire::meta;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::RESULT_TYPE;
 
+use self::state::{Parking, State};
 use super::legs::{Leg, Outlet};
 use super::level::Level;
 use super::question::{Answered, Question};
+use super::table::Table;
 use super::url_mode;
 use crate::fault::Fault;
 
 /// Notifications that wait for one caller. Its end has a place of its own.
 const QUEUE: usize = 256;
+
+/// Questions of one call that wait for answers; more are refused.
+const QUESTIONS: usize = 64;
 
 /// How a leg ends.
 #[derive(Debug)]
@@ -54,30 +61,15 @@ pub(crate) struct Exchange {
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    leg: Option<Leg>,
-    legs: u64,
-    /// The answer that came while nobody waited.
-    answer: Option<Result<Ending, Fault>>,
-    questions: Vec<Question>,
-    keys: u32,
-    prefix: String,
-    /// What the server asked for and no caller declared.
-    refused: Map<String, Value>,
-    parked: Option<Parking>,
-    /// The server wants the call again once its questions are answered.
-    again: bool,
-    /// But not yet: what it wants done first is being done.
-    held: bool,
-    given_up: bool,
-    over: bool,
-}
-
+/// Why a question cannot be put to a call.
 #[derive(Debug)]
-struct Parking {
-    until: Instant,
-    _permit: OwnedSemaphorePermit,
+pub(crate) enum Unasked {
+    /// No caller of it declared these capabilities.
+    Undeclared(Value),
+    /// Too many wait already.
+    TooMany,
+    /// It has ended.
+    Over,
 }
 
 /// What is to be done for a call now.
@@ -204,26 +196,34 @@ impl Exchange {
         leg.is_some_and(|leg| leg.events.try_send(notification).is_ok())
     }
 
-    /// The server asks something while the call is open.
+    /// The server asks something while the call is open; `guessed` when it did not say that this
+    /// call is meant.
     ///
     /// # Errors
-    /// The capabilities that no caller of this call declared.
-    pub(crate) fn ask(&self, id: Id, method: &str, params: Object) -> Result<(), Value> {
+    /// Why this call cannot carry the question.
+    pub(crate) fn ask(&self, request: Request, guessed: bool) -> Result<(), Unasked> {
+        let Request { id, method, params } = request;
         let mut state = self.state();
+        if state.over || state.given_up {
+            return Err(Unasked::Over);
+        }
+        if state.questions.len() >= QUESTIONS {
+            return Err(Unasked::TooMany);
+        }
         let Some(leg) = &state.leg else {
             // Whoever comes back decides; it declares anew.
-            state.question(Some(id), method, params);
+            state.question(Some(id), &method, params).guessed = guessed;
             drop(state);
             self.changed.notify_waiters();
             return Ok(());
         };
-        let asked = Question::request(method, &params);
+        let asked = Question::request(&method, &params);
         let asked: Object = [("q", Raw::from(asked))].into_iter().collect();
         if let Some(missing) = asks::undeclared(&asked, &leg.declared) {
             state.refuse(&missing);
-            return Err(missing);
+            return Err(Unasked::Undeclared(missing));
         }
-        state.question(Some(id), method, params);
+        state.question(Some(id), &method, params).guessed = guessed;
         drop(state);
         self.wake.notify_one();
         Ok(())
@@ -239,9 +239,12 @@ impl Exchange {
         state.questions.len() != before
     }
 
-    /// The answer has come.
-    pub(crate) fn answered(&self, outcome: Outcome) {
+    /// The answer has come; it is given back when nobody will take it.
+    pub(crate) fn answered(&self, outcome: Outcome) -> Option<Outcome> {
         let mut state = self.state();
+        if state.given_up {
+            return Some(outcome);
+        }
         let wanted = url_mode::wanted(&outcome).filter(|_| self.may_ask());
         let missing = wanted.as_ref().and_then(|wanted| state.undeclared(wanted));
         let ending = match (wanted, missing) {
@@ -251,7 +254,8 @@ impl Exchange {
                 }
                 state.again = true;
                 drop(state);
-                return self.wake.notify_one();
+                self.wake.notify_one();
+                return None;
             }
             (_, Some(missing)) => Ending::Ours(End::Error(asks::refusal(&self.upstream, &missing))),
             (None, None) => match state.excuse(&self.upstream, &outcome) {
@@ -263,6 +267,7 @@ impl Exchange {
         drop(state);
         self.wake.notify_one();
         self.changed.notify_waiters();
+        None
     }
 
     /// There will be no answer, unless it has come already.
@@ -364,9 +369,48 @@ impl Exchange {
         self.wake.notified().await;
     }
 
-    /// Sent once more: the answer is yet to come.
-    pub(crate) fn sent_again(&self) {
-        self.state().again = false;
+    /// Sent, or sent once more: the answer is yet to come.
+    pub(crate) fn sent_to(&self, table: &Arc<Table>) {
+        let mut state = self.state();
+        state.again = false;
+        state.table = Arc::downgrade(table);
+    }
+
+    /// Its caller went with this end unread.
+    pub(super) fn unread(&self, ending: Ending) {
+        let table = self.state().table.upgrade();
+        if let (Ending::Answer(outcome), Some(table)) = (ending, table) {
+            table.late(&outcome);
+        }
+    }
+
+    /// The answer that came for nobody.
+    pub(crate) fn untaken(&self) -> Option<Outcome> {
+        match self.state().answer.take() {
+            Some(Ok(Ending::Answer(outcome))) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// The elicitations that are to be shown or were.
+    pub(crate) fn elicitations(&self) -> Vec<String> {
+        let state = self.state();
+        let ids = state.questions.iter();
+        ids.filter_map(|question| question.params.string("elicitationId"))
+            .collect()
+    }
+
+    /// The server says that a visit which a caller of this call was asked for is over. Only
+    /// sessions know such a notification (2025-11-25: elicitation).
+    pub(crate) fn visited(&self, notification: Notification) {
+        let mut state = self.state();
+        match &state.leg {
+            Some(leg) if leg.in_session => drop(leg.events.try_send(notification)),
+            None if state.parked.is_some() && state.completed.len() < QUESTIONS => {
+                state.completed.push(notification);
+            }
+            _ => {}
+        }
     }
 
     /// What the server wanted done before it is called again is done.
@@ -393,7 +437,7 @@ impl Exchange {
             ("requestState", Raw::string(state)),
         ]);
         // Who has gone this moment does not come back: then its state is never used.
-        leg.end(Ok(Ending::Ours(End::InputRequired(result))));
+        drop(leg.end(Ok(Ending::Ours(End::InputRequired(result)))));
         true
     }
 
@@ -411,10 +455,17 @@ impl Exchange {
             .collect()
     }
 
+    /// Takes the questions that nobody had when the call ended.
+    pub(crate) fn take_left(&self) -> Vec<Question> {
+        std::mem::take(&mut self.state().left)
+    }
+
     /// All questions that the server still waits for.
-    pub(crate) fn take_all(&self) -> Vec<Id> {
-        let all = std::mem::take(&mut self.state().questions);
-        all.into_iter().filter_map(|question| question.id).collect()
+    pub(crate) fn take_all(&self) -> Vec<Question> {
+        let mut state = self.state();
+        let mut all = std::mem::take(&mut state.left);
+        all.append(&mut state.questions);
+        all
     }
 
     /// Somebody came back: gives what the server is to be told, and where the rest comes out.
@@ -433,6 +484,12 @@ impl Exchange {
         state.parked = None;
         state.held = told.iter().any(|answered| answered.id.is_none());
         let outlet = self.attach(&mut state, call);
+        let completed = std::mem::take(&mut state.completed);
+        if let Some(leg) = state.leg.as_ref().filter(|leg| leg.in_session) {
+            for notification in completed {
+                drop(leg.events.try_send(notification));
+            }
+        }
         if let Some(answer) = state.answer.take() {
             state.end(answer);
         }
@@ -452,92 +509,6 @@ impl Exchange {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn question(&mut self, id: Option<Id>, method: &str, params: Object) {
-        self.keys += 1;
-        self.questions.push(Question {
-            key: format!("{}q{}", self.prefix, self.keys),
-            id,
-            method: method.to_owned(),
-            params,
-            shown: false,
-        });
-    }
-
-    /// What of these visits the caller did not declare that it can be asked for.
-    fn undeclared(&self, visits: &[Object]) -> Option<Value> {
-        let leg = self.leg.as_ref()?;
-        let request = |params| Raw::from(Question::request(url_mode::METHOD, params));
-        let asked = visits
-            .iter()
-            .enumerate()
-            .map(|(at, params)| (at.to_string(), request(params)));
-        asks::undeclared(&asked.collect(), &leg.declared)
-    }
-
-    fn refuse(&mut self, missing: &Value) {
-        for (name, value) in missing.as_object().into_iter().flatten() {
-            self.refused.insert(name.clone(), value.clone());
-        }
-    }
-
-    /// The error in place of a failure that our refusal of a question has caused.
-    fn excuse(&self, upstream: &str, outcome: &Outcome) -> Option<End> {
-        if self.refused.is_empty() {
-            return None;
-        }
-        let failed = match outcome {
-            Outcome::Error(_) => true,
-            Outcome::Result(raw) => raw
-                .as_object()
-                .ok()
-                .and_then(|result| result.get("isError").and_then(Raw::as_bool))
-                .unwrap_or_default(),
-        };
-        let missing = Value::Object(self.refused.clone());
-        failed.then(|| End::Error(asks::refusal(upstream, &missing)))
-    }
-
-    /// All questions, which somebody has from now on.
-    fn show(&mut self) -> Object {
-        let shown = self.questions.iter_mut().map(|question| {
-            question.shown = true;
-            let request = Question::request(&question.method, &question.params);
-            (question.key.clone(), Raw::from(request))
-        });
-        shown.collect()
-    }
-
-    /// Takes out the questions that were shown and are answered now.
-    fn take_answered(&mut self, responses: &Object) -> Vec<Answered> {
-        let mut told = Vec::new();
-        self.questions.retain_mut(|question| {
-            let answer = responses.get(&question.key).filter(|_| question.shown);
-            if let Some(answer) = answer {
-                told.push(question.answer(answer.clone()));
-            }
-            answer.is_none()
-        });
-        told
-    }
-
-    fn end(&mut self, ending: Result<Ending, Fault>) {
-        self.over = true;
-        self.again = false;
-        self.questions.clear();
-        match self.leg.take() {
-            Some(leg) => leg.end(ending),
-            None => self.answer = Some(ending),
-        }
-    }
-
-    fn give_up(&mut self) {
-        self.leg = None;
-        self.parked = None;
-        self.given_up = true;
     }
 }
 

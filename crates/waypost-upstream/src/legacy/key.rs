@@ -9,8 +9,8 @@ use waypost_hub::own;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
+use super::aim::Audience;
 use super::handshake::Hello;
-use super::table::Audience;
 
 /// Whose calls one session carries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,8 +65,10 @@ impl Key {
     pub(crate) fn audience(&self) -> Audience {
         match self {
             Self::Service => Audience::Nobody,
-            Self::Shared => Audience::Many,
-            Self::Principal(_) | Self::Session(_) => Audience::One,
+            // Several clients share the credentials of one principal, and all who need none are
+            // one.
+            Self::Shared | Self::Principal(_) => Audience::Many,
+            Self::Session(_) => Audience::One,
         }
     }
 

@@ -31,6 +31,8 @@ pub(super) struct Leg {
     /// The least level of log messages that is wanted.
     pub(super) level: Option<Level>,
     pub(super) declared: ClientCapabilities,
+    /// Its caller has a session.
+    pub(super) in_session: bool,
 }
 
 impl Leg {
@@ -47,12 +49,13 @@ impl Leg {
             token: call.meta.progress_token.clone(),
             level: call.meta.log_level.as_ref().and_then(Level::read),
             declared: call.meta.capabilities.clone(),
+            in_session: call.session.is_some(),
         }
     }
 
-    /// Gives the end. Who has gone this moment does not miss it.
-    pub(super) fn end(self, end: End) {
-        drop(self.end.send(end));
+    /// Gives the end, or gives it back when nobody is there any more.
+    pub(super) fn end(self, end: End) -> Option<End> {
+        self.end.send(end).err()
     }
 }
 
@@ -133,8 +136,14 @@ impl Stream for Outlet {
 
 impl Drop for Outlet {
     fn drop(&mut self) {
-        if !self.done {
-            self.exchange.leave(self.leg);
+        if self.done {
+            return;
+        }
+        // Closed first: who gives the end from here on sees that nobody takes it.
+        self.end.close();
+        match self.end.try_recv() {
+            Ok(Ok(ending)) => self.exchange.unread(ending),
+            _ => self.exchange.leave(self.leg),
         }
     }
 }

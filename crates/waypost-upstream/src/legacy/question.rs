@@ -17,6 +17,8 @@ pub(crate) struct Question {
     pub(crate) params: Object,
     /// A caller has it.
     pub(crate) shown: bool,
+    /// The server did not say which call it belongs to.
+    pub(crate) guessed: bool,
 }
 
 /// The answer to a question.

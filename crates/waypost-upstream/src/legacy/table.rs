@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
@@ -19,13 +19,16 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::exchange::Exchange;
+use super::aim::{Audience, Nobody, target};
+use super::exchange::{Exchange, Unasked};
 use super::listeners::Listeners;
 use super::outbox::Outbox;
+use super::question::Question;
 use super::{tasks, url_mode};
 use crate::ear::{Ear, Heard};
-use crate::event::Ignored;
+use crate::event::{Ignored, TaskAbandoned};
 use crate::fault::Fault;
+use crate::stdio::{Abandoned, Sort};
 
 /// Smaller numbers are left to whoever spoke on the same connection before.
 const FIRST_ID: u64 = 16;
@@ -36,16 +39,7 @@ const EARLY: usize = 16;
 /// Visits remembered as over.
 const VISITS: usize = 1024;
 
-/// Who shares a session, and so whom a question or log message that names no call may reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Audience {
-    /// One caller alone.
-    One,
-    /// Several that must not learn of each other.
-    Many,
-    /// Waypost itself, which answers no questions.
-    Nobody,
-}
+type Plain = oneshot::Sender<Result<Outcome, Fault>>;
 
 /// The calls and questions in flight at one session.
 #[derive(Debug)]
@@ -67,9 +61,15 @@ pub(crate) struct Table {
 struct State {
     open: BTreeMap<u64, Arc<Exchange>>,
     /// Requests of our own.
-    plain: HashMap<u64, oneshot::Sender<Result<Outcome, Fault>>>,
+    plain: HashMap<u64, Plain>,
+    /// Those of both that were written.
+    sent: HashSet<u64>,
+    /// And those that were given up and may still run.
+    adrift: Abandoned,
     /// Asked before any call was there to carry it.
     early: Vec<Request>,
+    /// Who was asked for which visit.
+    visiting: HashMap<String, Weak<Exchange>>,
     visits: HashSet<String>,
     gone: Option<Fault>,
     used: Instant,
@@ -83,7 +83,10 @@ impl Table {
             state: Mutex::new(State {
                 open: BTreeMap::new(),
                 plain: HashMap::new(),
+                sent: HashSet::new(),
+                adrift: Abandoned::default(),
                 early: Vec::new(),
+                visiting: HashMap::new(),
                 visits: HashSet::new(),
                 gone: None,
                 used: Instant::now(),
@@ -116,7 +119,7 @@ impl Table {
         };
         drop(state);
         for request in early {
-            self.put_to(exchange, request);
+            self.put_to(exchange, request, true);
         }
         Ok(id)
     }
@@ -137,13 +140,26 @@ impl Table {
         Ok((id, answer))
     }
 
-    /// Nobody waits for `id` any more.
+    /// Nobody waits for `id` any more, whose answer may still come.
     pub(crate) fn close(&self, id: u64) {
         let mut state = self.state();
-        state.open.remove(&id);
-        state.plain.remove(&id);
+        state.give_up(id);
         state.used = Instant::now();
         drop(state);
+        self.ended.notify_waiters();
+    }
+
+    /// Nothing runs for `id`.
+    pub(crate) fn forget(&self, id: u64) {
+        let mut state = self.state();
+        state.take(id);
+        state.used = Instant::now();
+        drop(state);
+        self.ended.notify_waiters();
+    }
+
+    /// A call waits for its caller from now on.
+    pub(crate) fn parked(&self) {
         self.ended.notify_waiters();
     }
 
@@ -192,6 +208,52 @@ impl Table {
         }
     }
 
+    /// The answer to a call came after its caller had gone. A task that it made is nobody's.
+    pub(crate) fn late(&self, outcome: &Outcome) {
+        let Some(task) = tasks::made(outcome) else {
+            return self.ignore("late_answer");
+        };
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let params: Object = [("taskId", task)].into_iter().collect();
+        // Nobody waits for the answer to this one.
+        self.say(message::encode_request(
+            &Id::number(id),
+            method::TASKS_CANCEL,
+            &params,
+        ));
+        let upstream = &self.upstream;
+        TaskAbandoned { upstream }.emit();
+    }
+
+    /// The caller of this call is about to be asked for the visits that it wants.
+    pub(crate) fn expect_visits(&self, call: &Arc<Exchange>) {
+        let mut state = self.state();
+        for id in call.elicitations() {
+            if state.visiting.len() >= VISITS {
+                state.visiting.retain(|_, call| call.strong_count() > 0);
+            }
+            if state.visiting.len() < VISITS {
+                state.visiting.insert(id, Arc::downgrade(call));
+            }
+        }
+    }
+
+    /// Puts questions of a call that has ended to another of the same client, where nothing says
+    /// that they were the ended one's, and refuses the others.
+    pub(crate) fn rehome(&self, questions: Vec<Question>) {
+        for question in questions {
+            let Some(id) = question.id else { continue };
+            let call = question.guessed.then(|| self.state().target(self.audience));
+            if let Some(Ok(call)) = call {
+                let (method, params) = (question.method, question.params);
+                self.put_to(&call, Request { id, method, params }, true);
+            } else {
+                let why = "the call that this was asked in has ended";
+                self.refuse(&id, code::INTERNAL_ERROR, why);
+            }
+        }
+    }
+
     /// Resolves when the visits of these elicitations are over.
     pub(crate) async fn visits(&self, elicitations: &[String]) {
         loop {
@@ -215,22 +277,30 @@ impl Table {
         };
         let mut state = self.state();
         state.used = Instant::now();
-        let exchange = id.and_then(|id| state.open.remove(&id));
-        let plain = id.and_then(|id| state.plain.remove(&id));
+        let (exchange, plain) = id.map(|id| state.take(id)).unwrap_or_default();
+        let adrift = id.and_then(|id| state.adrift.answered(id));
         drop(state);
         self.ended.notify_waiters();
-        match (exchange, plain) {
-            (Some(exchange), _) => exchange.answered(outcome),
-            (None, Some(plain)) => drop(plain.send(Ok(outcome))),
-            (None, None) => self.ignore("other_answer"),
+        match (exchange, plain, adrift) {
+            (Some(exchange), ..) => {
+                if let Some(late) = exchange.answered(outcome) {
+                    self.late(&late);
+                }
+                self.rehome(exchange.take_left());
+            }
+            (None, Some(plain), _) => drop(plain.send(Ok(outcome))),
+            (None, None, Some(Sort::Work)) => self.late(&outcome),
+            (None, None, Some(_)) => self.ignore("late_answer"),
+            (None, None, None) => self.ignore("other_answer"),
         }
     }
 
-    /// The one request in flight.
+    /// The one request in flight, where an error without an id can be about no other.
     fn only(&self) -> Option<u64> {
         let state = self.state();
-        let mut ids = state.open.keys().chain(state.plain.keys());
-        ids.next().copied().filter(|_| ids.next().is_none())
+        let mut ids = state.sent.iter();
+        let only = ids.next().copied().filter(|_| ids.next().is_none());
+        only.filter(|_| !state.adrift.any())
     }
 
     fn notify(&self, of: Option<u64>, notification: Notification) {
@@ -242,7 +312,7 @@ impl Table {
             | method::PROMPTS_CHANGED
             | method::RESOURCES_CHANGED
             | method::RESOURCE_UPDATED => self.listeners.tell(&notification),
-            url_mode::COMPLETE => self.visit(&notification),
+            url_mode::COMPLETE => self.visit(notification),
             _ => {
                 let call = of.and_then(|id| self.state().open.get(&id).cloned());
                 call.is_some_and(|call| call.tell(notification))
@@ -271,11 +341,14 @@ impl Table {
     /// A log message that names no call passes only where it can tell nobody what another said.
     fn log(&self, of: Option<u64>, notification: Notification) -> bool {
         let call = {
-            let open = &self.state().open;
+            let state = self.state();
+            let (open, adrift) = (&state.open, state.adrift.any_call());
             match (of, self.audience) {
                 (Some(id), _) => open.get(&id).cloned(),
                 (None, Audience::One) => open.values().find(|call| call.wants_log()).cloned(),
-                (None, Audience::Many) if open.len() == 1 => open.values().next().cloned(),
+                (None, Audience::Many) if open.len() == 1 && !adrift => {
+                    open.values().next().cloned()
+                }
                 (None, Audience::Many | Audience::Nobody) => None,
             }
         };
@@ -293,7 +366,7 @@ impl Table {
         open.iter().any(|call| call.withdraw(&id))
     }
 
-    fn visit(&self, notification: &Notification) -> bool {
+    fn visit(&self, notification: Notification) -> bool {
         let Some(id) = notification.params.string("elicitationId") else {
             return false;
         };
@@ -301,8 +374,13 @@ impl Table {
         if state.visits.len() >= VISITS {
             state.visits.clear();
         }
+        let call = state.visiting.remove(&id).and_then(|call| call.upgrade());
         state.visits.insert(id);
         drop(state);
+        // Before the call goes on, which may end it.
+        if let Some(call) = call {
+            call.visited(notification);
+        }
         self.visited.notify_waiters();
         true
     }
@@ -317,10 +395,11 @@ impl Table {
         }
         let task = tasks::related(&request.params);
         let mut state = self.state();
-        match target(&state, self.audience, of, task.as_deref()) {
+        let adrift = state.adrift.any_call();
+        match target(&state.open, (self.audience, adrift), of, task.as_deref()) {
             Ok(call) => {
                 drop(state);
-                self.put_to(&call, request);
+                self.put_to(&call, request, of.is_none() && task.is_none());
             }
             Err(Nobody::Yet) if state.early.len() < EARLY => state.early.push(request),
             Err(why) => {
@@ -331,19 +410,29 @@ impl Table {
         }
     }
 
-    fn put_to(&self, call: &Exchange, request: Request) {
-        let Request {
-            id,
-            method,
-            mut params,
-        } = request;
-        tasks::unrelate(&mut params);
-        if let Err(missing) = call.ask(id.clone(), &method, params) {
-            self.ignore("undeclared_question");
-            let names: Vec<_> = missing.as_object().into_iter().flatten().collect();
-            let name = names.first().map_or("", |(name, _)| name);
-            let why = format!("the client of this call does not support `{name}`");
-            self.refuse(&id, code::METHOD_NOT_FOUND, &why);
+    /// `guessed` when the server did not say that this call is meant.
+    fn put_to(&self, call: &Exchange, mut request: Request, guessed: bool) {
+        tasks::unrelate(&mut request.params);
+        let id = request.id.clone();
+        match call.ask(request, guessed) {
+            Ok(()) => {}
+            Err(Unasked::Undeclared(missing)) => {
+                self.ignore("undeclared_question");
+                let names: Vec<_> = missing.as_object().into_iter().flatten().collect();
+                let name = names.first().map_or("", |(name, _)| name);
+                let why = format!("the client of this call does not support `{name}`");
+                self.refuse(&id, code::METHOD_NOT_FOUND, &why);
+            }
+            Err(Unasked::TooMany) => {
+                self.ignore("question");
+                let why = "too many questions of this call wait for an answer";
+                self.refuse(&id, code::INTERNAL_ERROR, why);
+            }
+            Err(Unasked::Over) => {
+                self.ignore("question");
+                let why = "the call that this was asked in has ended";
+                self.refuse(&id, code::INTERNAL_ERROR, why);
+            }
         }
     }
 
@@ -354,6 +443,34 @@ impl Table {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes a request out whose answer will not come any more.
+    fn take(&mut self, id: u64) -> (Option<Arc<Exchange>>, Option<Plain>) {
+        self.sent.remove(&id);
+        (self.open.remove(&id), self.plain.remove(&id))
+    }
+
+    /// Takes a request out whose answer may still come.
+    fn give_up(&mut self, id: u64) {
+        let sent = self.sent.contains(&id);
+        let sort = match self.take(id) {
+            (Some(call), _) if call.task().is_some() => Sort::AboutTask,
+            (Some(_), _) => Sort::Work,
+            (None, Some(_)) => Sort::Aside,
+            (None, None) => return,
+        };
+        if sent {
+            self.adrift.remember(id, sort);
+        }
+    }
+
+    /// The call that a question belongs to which names none.
+    fn target(&self, audience: Audience) -> Result<Arc<Exchange>, Nobody> {
+        let adrift = self.adrift.any_call();
+        target(&self.open, (audience, adrift), None, None)
     }
 }
 
@@ -368,11 +485,13 @@ impl Ear for Table {
 
     fn spoiled(&self, id: u64, fault: Fault) {
         let mut state = self.state();
-        let (exchange, plain) = (state.open.remove(&id), state.plain.remove(&id));
+        let (exchange, plain) = state.take(id);
+        state.adrift.answered(id);
         drop(state);
         self.ended.notify_waiters();
         if let Some(exchange) = exchange {
             exchange.fail(fault);
+            self.rehome(exchange.take_left());
         } else if let Some(plain) = plain {
             drop(plain.send(Err(fault)));
         }
@@ -404,8 +523,12 @@ impl Ear for Table {
     }
 
     fn sending(&self, id: u64) -> bool {
-        let state = self.state();
-        state.open.contains_key(&id) || state.plain.contains_key(&id)
+        let mut state = self.state();
+        let wanted = state.open.contains_key(&id) || state.plain.contains_key(&id);
+        if wanted {
+            state.sent.insert(id);
+        }
+        wanted
     }
 
     /// Resolves when every call is answered or waits for its caller.
@@ -419,57 +542,5 @@ impl Ear for Table {
                 ended.await;
             }
         })
-    }
-}
-
-/// Why there is no call that could carry a question.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nobody {
-    /// One may come.
-    Yet,
-    Here,
-    /// Which of several is not known, and it is not guessed.
-    Certain,
-}
-
-impl Nobody {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Yet | Self::Here => "no call is in flight that a client could be asked on",
-            Self::Certain => "several calls are in flight and nothing says whose question this is",
-        }
-    }
-}
-
-/// The call whose caller is to be asked.
-fn target(
-    state: &State,
-    audience: Audience,
-    of: Option<u64>,
-    task: Option<&str>,
-) -> Result<Arc<Exchange>, Nobody> {
-    let is_about = |call: &&Arc<Exchange>| task.is_some() && call.task() == task;
-    if let Some(call) = state.open.values().find(is_about) {
-        return Ok(Arc::clone(call));
-    }
-    if let Some(call) = of.and_then(|id| state.open.get(&id)) {
-        return if call.may_ask() {
-            Ok(Arc::clone(call))
-        } else {
-            Err(Nobody::Here)
-        };
-    }
-    let calls = state.open.values().filter(|call| call.task().is_none());
-    let mut can = calls.filter(|call| call.may_ask());
-    match audience {
-        Audience::Nobody => Err(Nobody::Here),
-        Audience::One => can.next().cloned().ok_or(Nobody::Yet),
-        Audience::Many => {
-            let first = can.next().ok_or(Nobody::Here)?;
-            match can.next() {
-                None => Ok(Arc::clone(first)),
-                Some(_) => Err(Nobody::Certain),
-            }
-        }
     }
 }

@@ -118,6 +118,15 @@ pub(crate) fn created(end: End) -> End {
     }
 }
 
+/// The id of the task that an answer has made.
+pub(crate) fn made(outcome: &Outcome) -> Option<Raw> {
+    let Outcome::Result(raw) = outcome else {
+        return None;
+    };
+    let task = raw.as_object().ok()?.get("task")?.as_object().ok()?;
+    task.get("taskId").filter(|id| id.is_string()).cloned()
+}
+
 /// A task in the members of the extension.
 fn flat(old: &Object, kind: &str) -> Object {
     let mut task = Object::from_iter([(RESULT_TYPE, Raw::string(kind))]);

@@ -3,3 +3,4 @@
 mod kit;
 mod life;
 mod questions;
+mod whose;

@@ -20,6 +20,8 @@ pub(crate) enum Sort {
     AboutTask,
     /// It goes on until somebody ends it.
     Listen,
+    /// It is an answer to Waypost alone.
+    Aside,
 }
 
 impl Sort {
@@ -29,6 +31,10 @@ impl Sort {
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => Self::AboutTask,
             _ => Self::Work,
         }
+    }
+
+    fn is_call(self) -> bool {
+        matches!(self, Self::Work | Self::AboutTask)
     }
 
     /// The id of the task that a call of this sort has made.
@@ -59,7 +65,7 @@ impl Abandoned {
         if self.sorts.len() > REMEMBERED
             && let Some((_, oldest)) = self.sorts.pop_first()
         {
-            self.forgot |= oldest != Sort::Listen;
+            self.forgot |= oldest.is_call();
         }
     }
 
@@ -73,9 +79,9 @@ impl Abandoned {
         self.forgot || !self.sorts.is_empty()
     }
 
-    /// Whether any may still come to something other than a subscription.
+    /// Whether any may still come to something that a caller wanted, subscriptions apart.
     pub(crate) fn any_call(&self) -> bool {
-        self.forgot || self.sorts.values().any(|sort| *sort != Sort::Listen)
+        self.forgot || self.sorts.values().any(|sort| sort.is_call())
     }
 }
 
@@ -105,5 +111,7 @@ mod tests {
         assert!(abandoned.any() && !abandoned.any_call());
         assert_eq!(abandoned.answered(1), Some(Sort::Listen));
         assert!(!abandoned.any());
+        abandoned.remember(2, Sort::Aside);
+        assert!(abandoned.any() && !abandoned.any_call());
     }
 }

@@ -18,6 +18,9 @@ use super::child::Child;
 /// Messages waiting to be written. A call waits for room; it does not fail.
 const QUEUE: usize = 64;
 
+/// Answers to requests of the server that wait to be written.
+const REFUSALS: usize = 256;
+
 /// One message for the child.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
@@ -46,7 +49,7 @@ pub(crate) enum Stop {
 /// What the server has to be told to stop.
 ///
 /// Beside the queue, so that giving up never waits and never fails; there is never more of it
-/// than there were calls.
+/// than there were calls, and refusals of a server's own requests are bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Cancels {
     stops: Mutex<Vec<Stop>>,
@@ -54,9 +57,13 @@ pub(crate) struct Cancels {
 }
 
 impl Cancels {
-    /// Adds one.
+    /// Adds one. A server that asks faster than it reads is not answered any more.
     pub(crate) fn push(&self, stop: Stop) {
         let mut stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_refusal = |stop: &Stop| matches!(stop, Stop::Request(_));
+        if is_refusal(&stop) && stops.iter().filter(|stop| is_refusal(stop)).count() >= REFUSALS {
+            return;
+        }
         stops.push(stop);
         drop(stops);
         self.wake.notify_one();
@@ -128,4 +135,21 @@ fn cancel_task(id: u64, task: Raw) -> Bytes {
 async fn write(stdin: &mut ChildStdin, message: Bytes) -> std::io::Result<()> {
     let mut line = message::one_line(message).chain(&b"\n"[..]);
     stdin.write_all_buf(&mut line).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_asks_and_does_not_read_fills_no_memory() {
+        let cancels = Cancels::default();
+        for _ in 0..2 * REFUSALS {
+            cancels.push(Stop::Request(Bytes::new()));
+        }
+        cancels.push(Stop::Call(1));
+        assert_eq!(cancels.take().len(), REFUSALS + 1);
+        cancels.push(Stop::Request(Bytes::new()));
+        assert_eq!(cancels.take().len(), 1);
+    }
 }

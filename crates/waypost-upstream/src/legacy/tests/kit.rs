@@ -9,8 +9,9 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use waypost_config::config::Isolation;
-use waypost_hub::call::{Call, Principal};
+use waypost_hub::call::{Call, Principal, Session};
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::End;
 use waypost_hub::upstream::BoxFuture;
@@ -76,6 +77,14 @@ impl Played {
         self.0.dialled.load(Ordering::SeqCst)
     }
 
+    /// The first session, once there is one.
+    pub(super) async fn first(&self) -> Arc<Line> {
+        while self.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        self.line(0)
+    }
+
     pub(super) fn line(&self, at: usize) -> Arc<Line> {
         Arc::clone(&self.0.sessions.lock().unwrap()[at])
     }
@@ -115,10 +124,16 @@ struct Shared(Arc<Line>);
 impl Line {
     /// The server says this.
     pub(super) fn says(&self, message: &Value) {
+        self.says_on(None, message);
+    }
+
+    /// The server says this on the stream of its own that a request has.
+    pub(super) fn says_on(&self, request: Option<&Value>, message: &Value) {
         let mut message = message.clone();
         message["jsonrpc"] = json!("2.0");
         let message = Message::parse(&Bytes::from(message.to_string())).unwrap();
-        self.ear.hear(Heard::aloud(message));
+        let of = request.and_then(|request| request["id"].as_u64());
+        self.ear.hear(Heard { message, of });
     }
 
     /// The server has forgotten the session, which is noticed beside all calls.
@@ -163,6 +178,9 @@ impl Line {
 impl Link for Shared {
     fn request(&self, id: u64, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(async move {
+            if !self.0.ear.sending(id) {
+                return Ok(());
+            }
             let message = self.0.told(&message);
             if message["method"] == "initialize" {
                 let (after, answer) = self.0.server.0.welcome.lock().unwrap().clone();
@@ -200,6 +218,13 @@ pub(super) fn call() -> Call {
     let mut call = Call::own("tools/call", object(&json!({ "name": "t" })));
     call.principal = Principal::new("p");
     call.meta.capabilities = ClientCapabilities::new(object(&json!({ "elicitation": {} })));
+    call
+}
+
+/// A call of somebody who has a session.
+pub(super) fn call_in_session() -> Call {
+    let mut call = call();
+    call.session = Some(Session::new("s", CancellationToken::new()));
     call
 }
 

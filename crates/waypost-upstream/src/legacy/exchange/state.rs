@@ -1,0 +1,151 @@
+//! What is known of one call now.
+
+use std::sync::Weak;
+
+use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+use waypost_hub::asks;
+use waypost_hub::reply::End;
+use waypost_wire::id::Id;
+use waypost_wire::message::{Notification, Outcome};
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
+
+use super::{Ending, url_mode};
+use crate::fault::Fault;
+use crate::legacy::legs::Leg;
+use crate::legacy::question::{Answered, Question};
+use crate::legacy::table::Table;
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) leg: Option<Leg>,
+    pub(super) legs: u64,
+    /// The answer that came while nobody waited.
+    pub(super) answer: Option<Result<Ending, Fault>>,
+    pub(super) questions: Vec<Question>,
+    /// Questions that no caller had when the call ended.
+    pub(super) left: Vec<Question>,
+    /// What is to be told to whoever comes back.
+    pub(super) completed: Vec<Notification>,
+    /// Where it was sent last.
+    pub(super) table: Weak<Table>,
+    pub(super) keys: u32,
+    pub(super) prefix: String,
+    /// What the server asked for and no caller declared.
+    pub(super) refused: Map<String, Value>,
+    pub(super) parked: Option<Parking>,
+    /// The server wants the call again once its questions are answered.
+    pub(super) again: bool,
+    /// But not yet: what it wants done first is being done.
+    pub(super) held: bool,
+    pub(super) given_up: bool,
+    pub(super) over: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Parking {
+    pub(super) until: Instant,
+    pub(super) _permit: OwnedSemaphorePermit,
+}
+
+impl State {
+    pub(super) fn question(
+        &mut self,
+        id: Option<Id>,
+        method: &str,
+        params: Object,
+    ) -> &mut Question {
+        self.keys += 1;
+        self.questions.push_mut(Question {
+            key: format!("{}q{}", self.prefix, self.keys),
+            id,
+            method: method.to_owned(),
+            params,
+            shown: false,
+            guessed: false,
+        })
+    }
+
+    /// What of these visits the caller did not declare that it can be asked for.
+    pub(super) fn undeclared(&self, visits: &[Object]) -> Option<Value> {
+        let leg = self.leg.as_ref()?;
+        let request = |params| Raw::from(Question::request(url_mode::METHOD, params));
+        let asked = visits
+            .iter()
+            .enumerate()
+            .map(|(at, params)| (at.to_string(), request(params)));
+        asks::undeclared(&asked.collect(), &leg.declared)
+    }
+
+    pub(super) fn refuse(&mut self, missing: &Value) {
+        for (name, value) in missing.as_object().into_iter().flatten() {
+            self.refused.insert(name.clone(), value.clone());
+        }
+    }
+
+    /// The error in place of a failure that our refusal of a question has caused.
+    pub(super) fn excuse(&self, upstream: &str, outcome: &Outcome) -> Option<End> {
+        if self.refused.is_empty() {
+            return None;
+        }
+        let failed = match outcome {
+            Outcome::Error(_) => true,
+            Outcome::Result(raw) => raw
+                .as_object()
+                .ok()
+                .and_then(|result| result.get("isError").and_then(Raw::as_bool))
+                .unwrap_or_default(),
+        };
+        let missing = Value::Object(self.refused.clone());
+        failed.then(|| End::Error(asks::refusal(upstream, &missing)))
+    }
+
+    /// All questions, which somebody has from now on.
+    pub(super) fn show(&mut self) -> Object {
+        let shown = self.questions.iter_mut().map(|question| {
+            question.shown = true;
+            let request = Question::request(&question.method, &question.params);
+            (question.key.clone(), Raw::from(request))
+        });
+        shown.collect()
+    }
+
+    /// Takes out the questions that were shown and are answered now.
+    pub(super) fn take_answered(&mut self, responses: &Object) -> Vec<Answered> {
+        let mut told = Vec::new();
+        self.questions.retain_mut(|question| {
+            let answer = responses.get(&question.key).filter(|_| question.shown);
+            if let Some(answer) = answer {
+                told.push(question.answer(answer.clone()));
+            }
+            answer.is_none()
+        });
+        told
+    }
+
+    pub(super) fn end(&mut self, ending: Result<Ending, Fault>) {
+        self.over = true;
+        self.again = false;
+        // Whoever has a question may come back with its answer, for whatever it belongs to.
+        let has = |question: &Question| self.parked.is_some() && question.shown;
+        let all = std::mem::take(&mut self.questions);
+        let (had, left): (Vec<_>, Vec<_>) = all.into_iter().partition(has);
+        self.questions = had;
+        self.left.extend(left);
+        let untaken = match self.leg.take() {
+            Some(leg) => leg.end(ending),
+            None => Some(ending),
+        };
+        if untaken.is_some() {
+            self.answer = untaken;
+        }
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.leg = None;
+        self.parked = None;
+        self.given_up = true;
+    }
+}

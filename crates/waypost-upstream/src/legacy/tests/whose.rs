@@ -1,0 +1,312 @@
+//! What of a session's messages belongs to whom when that is not said, and what becomes of what
+//! was left behind.
+
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::join;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+use waypost_config::config::Isolation;
+use waypost_hub::call::Call;
+use waypost_hub::reply::{End, Event, Reply};
+use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::raw::Raw;
+
+use super::kit::{Line, Played, call, call_in_session, end, object, question, result, state};
+use crate::legacy::Legacy;
+
+fn refusal(id: &str) -> impl Fn(&Value) -> bool {
+    let id = id.to_owned();
+    move |said| said["id"] == *id && said.get("error").is_some()
+}
+
+/// A caller who leaves as soon as the server has the call.
+async fn leaves(legacy: &Legacy, server: &Played, call: Call) -> Value {
+    let written = async {
+        let request = server.first().await.request("tools/call").await;
+        sleep(Duration::from_millis(1)).await;
+        request
+    };
+    tokio::select! {
+        request = written => request,
+        end = end(legacy, call) => panic!("{end:?}"),
+    }
+}
+
+/// The methods of the notifications before the end.
+async fn told(legacy: &Legacy, call: Call) -> Vec<String> {
+    let Reply::Stream(mut events) = legacy.call(call).await.unwrap() else {
+        return Vec::new();
+    };
+    let mut told = Vec::new();
+    while let Some(event) = events.next().await {
+        if let Event::Notification(notification) = event.unwrap() {
+            told.push(notification.method);
+        }
+    }
+    told
+}
+
+async fn asks_in_vain(line: &Line, id: &str) {
+    line.says(&question(id));
+    line.hears(refusal(id)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_callers_of_one_name_are_not_asked_each_other_s_questions() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Principal, 9);
+    let plays = async {
+        let line = server.first().await;
+        let one = line.request("tools/call").await;
+        let two = line.request("tools/call").await;
+        asks_in_vain(&line, "whose").await;
+        line.says(&result(&one));
+        line.says(&result(&two));
+        asks_in_vain(&line, "between").await;
+    };
+    let (ends, ()) = join(join(end(&legacy, call()), end(&legacy, call())), plays).await;
+    assert!(matches!(ends, (End::Complete(_), End::Complete(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_what_a_call_given_up_asks_is_not_put_to_another_caller() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let gone = leaves(&legacy, &server, call()).await;
+    let line = server.line(0);
+    let plays = async {
+        line.request("tools/call").await;
+        asks_in_vain(&line, "gone's").await;
+        line.says(&result(&gone));
+        line.says(&question("b"));
+    };
+    let (end, ()) = join(end(&legacy, call()), plays).await;
+    let End::InputRequired(asked) = end else {
+        panic!("{end:?}");
+    };
+    let asked = asked.get("inputRequests").unwrap().as_object().unwrap();
+    assert_eq!(asked.iter().count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_what_a_call_given_up_logs_or_breaks_is_not_told_to_another_caller() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let gone = leaves(&legacy, &server, call()).await;
+    let line = server.line(0);
+    let log =
+        json!({ "method": "notifications/message", "params": { "level": "error", "data": 1 } });
+    let mut logs = call();
+    logs.meta.log_level = Some(Raw::string("info"));
+    let plays = async {
+        let request = line.request("tools/call").await;
+        line.says(&log);
+        line.says(&json!({ "id": null, "error": { "code": -32600, "message": "m" } }));
+        line.says(&result(&gone));
+        line.says(&log);
+        line.says(&result(&request));
+    };
+    let (told, ()) = join(told(&legacy, logs), plays).await;
+    assert_eq!(told, ["notifications/message"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_on_the_stream_of_one_call_is_never_put_to_another() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let gone = leaves(&legacy, &server, call_in_session()).await;
+    let line = server.line(0);
+    let plays = async {
+        let request = line.request("tools/call").await;
+        line.says_on(Some(&gone), &question("late"));
+        line.hears(refusal("late")).await;
+        let mut about_a_task = question("task");
+        about_a_task["params"]["_meta"] =
+            json!({ "io.modelcontextprotocol/related-task": { "taskId": "t" } });
+        line.says(&about_a_task);
+        line.hears(refusal("task")).await;
+        line.says(&result(&request));
+    };
+    let (end, ()) = join(end(&legacy, call_in_session()), plays).await;
+    assert!(matches!(end, End::Complete(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_goes_over_to_the_client_s_other_call_or_is_refused_when_its_call_ends() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let plays = async {
+        let line = server.first().await;
+        let one = line.request("tools/call").await;
+        line.request("tools/call").await;
+        line.says(&question("a"));
+        line.says(&result(&one));
+        line
+    };
+    let calls = join(
+        end(&legacy, call_in_session()),
+        end(&legacy, call_in_session()),
+    );
+    let ((one, two), line) = Box::pin(join(calls, plays)).await;
+    assert!(matches!(one, End::Complete(_)), "{one:?}");
+    assert!(matches!(two, End::InputRequired(_)), "{two:?}");
+
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let plays = async {
+        let line = server.first().await;
+        let only = line.request("tools/call").await;
+        line.says(&question("b"));
+        line.says(&result(&only));
+        line.hears(refusal("b")).await;
+    };
+    let (only, ()) = join(end(&legacy, call_in_session()), plays).await;
+    assert!(matches!(only, End::Complete(_)), "{only:?}");
+    drop(line);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_reaches_the_server_although_the_call_that_carried_it_has_ended() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let plays = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        line.says(&question("a"));
+        (line, request)
+    };
+    let (asked, (line, request)) = join(end(&legacy, call_in_session()), plays).await;
+    line.says(&result(&request));
+    let mut again = call_in_session();
+    again.params.set("requestState", Raw::string(&state(asked)));
+    let responses = object(&json!({ "q1": { "action": "decline" } }));
+    again.params.set("inputResponses", responses.into());
+    let end = end(&legacy, again).await;
+    assert!(matches!(end, End::Complete(_)), "{end:?}");
+    let answer = line.hears(|said| said["id"] == "a").await;
+    assert_eq!(answer["result"]["action"], "decline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_questions_than_a_call_may_carry_are_refused() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let plays = async {
+        let line = server.first().await;
+        line.request("tools/call").await;
+        for n in 0..65 {
+            line.says(&question(&format!("n{n}")));
+        }
+        line.hears(refusal("n64")).await;
+    };
+    let (end, ()) = join(end(&legacy, call()), plays).await;
+    let End::InputRequired(asked) = end else {
+        panic!("{end:?}");
+    };
+    let asked = asked.get("inputRequests").unwrap().as_object().unwrap();
+    assert_eq!(asked.iter().count(), 64);
+}
+
+const COMPLETE: &str = "notifications/elicitation/complete";
+
+/// What a caller is told who agreed to visit an address, when the server says that it has.
+async fn told_of_a_visit(mut call: Call, while_parked: bool) -> Vec<String> {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    call.meta.capabilities =
+        ClientCapabilities::new(object(&json!({ "elicitation": { "url": {} } })));
+    let asks = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        line.says(
+            &json!({ "id": "a", "method": "elicitation/create", "params": { "mode": "url",
+            "message": "m", "url": "https://example.com", "elicitationId": "e" } }),
+        );
+        (line, request)
+    };
+    let (asked, (line, request)) = join(end(&legacy, call.clone()), asks).await;
+    call.params.set("requestState", Raw::string(&state(asked)));
+    let responses = object(&json!({ "q1": { "action": "accept" } }));
+    call.params.set("inputResponses", responses.into());
+    let done = json!({ "method": COMPLETE, "params": { "elicitationId": "e" } });
+    if while_parked {
+        line.says(&done);
+    }
+    let ends = async {
+        line.hears(|said| said["id"] == "a").await;
+        if !while_parked {
+            line.says(&done);
+        }
+        line.says(&result(&request));
+    };
+    join(told(&legacy, call), ends).await.0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_with_a_session_learns_that_its_visit_is_over_and_no_other_does() {
+    for while_parked in [false, true] {
+        let told = told_of_a_visit(call_in_session(), while_parked).await;
+        assert_eq!(told, [COMPLETE], "{while_parked}");
+        let told = told_of_a_visit(call(), while_parked).await;
+        assert_eq!(told, [""; 0], "{while_parked}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r82_a_task_made_after_its_caller_has_gone_is_cancelled() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let gone = leaves(&legacy, &server, call()).await;
+    let line = server.line(0);
+    line.says(&json!({ "id": gone["id"], "result": { "task": { "taskId": "t" } } }));
+    let cancel = line.request("tasks/cancel").await;
+    assert_eq!(cancel["params"], json!({ "taskId": "t" }));
+    line.says(&result(&cancel));
+}
+
+#[tokio::test(start_paused = true)]
+async fn r82_a_task_whose_creation_nobody_read_is_cancelled() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let mut logs = call();
+    logs.meta.progress_token = Some(Raw::string("p"));
+    let plays = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        line.says(&json!({ "method": "notifications/progress",
+            "params": { "progressToken": request["params"]["_meta"]["progressToken"],
+                "progress": 1 } }));
+        line.says(&json!({ "id": request["id"], "result": { "task": { "taskId": "t" } } }));
+        line
+    };
+    let (reply, line) = join(legacy.call(logs), plays).await;
+    let Reply::Stream(events) = reply.unwrap() else {
+        panic!("the progress came first");
+    };
+    drop(events);
+    line.request("tasks/cancel").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_does_not_wait_for_a_call_that_waits_for_its_caller() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let plays = async {
+        let line = server.first().await;
+        line.request("tools/call").await;
+        line.is_forgotten();
+        sleep(Duration::from_millis(1)).await;
+        line.says(&question("a"));
+        line
+    };
+    let (end, line) = join(end(&legacy, call()), plays).await;
+    assert!(matches!(end, End::InputRequired(_)), "{end:?}");
+    let closed = async {
+        while !line.is_closed() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(1), closed).await.unwrap();
+}
