@@ -54,6 +54,7 @@ pub(crate) async fn answer(
         view: asker.view,
         session: None,
         headers,
+        given_up: false,
     };
     let mut response = match Events::of(parts.calls.clone(), call).await {
         Err(error) => whole(&id, &Err(error), finish),

@@ -119,6 +119,9 @@ pub struct Call {
     pub session: Option<Session>,
     /// Those of the client's request.
     pub headers: CallHeaders,
+    /// Nobody will answer what is asked behind the request state that it brings: a server of
+    /// ours that waits there may stop. It has no other effect and no useful answer.
+    pub given_up: bool,
 }
 
 impl Call {
@@ -134,6 +137,7 @@ impl Call {
             view: View::All,
             session: None,
             headers: CallHeaders::default(),
+            given_up: false,
         }
     }
 }

@@ -145,13 +145,14 @@ impl Exchange {
         Err(CallError::no_end())
     }
 
-    /// Nobody will answer: what waits behind the state is told by a caller that comes and goes.
+    /// Nobody will answer: what waits behind the state is told so.
     fn let_go(&self, mut call: Call) {
         let state = call.params.string(REQUEST_STATE).unwrap_or_default();
         if !state.starts_with(PARKED) {
             return;
         }
         call.params.remove(INPUT_RESPONSES);
+        call.given_up = true;
         // A session that is over has no calls; what is bound to it went with it.
         let calls = self.calls.clone();
         self.tasks.spawn_here(|stop| async move {

@@ -119,6 +119,7 @@ async fn discover(calls: &Calls, asker: &Asker, ticket: &Ticket) -> Result<Objec
         view: asker.view.clone(),
         session: None,
         headers: CallHeaders::default(),
+        given_up: false,
     };
     let end = match Events::of(calls.clone(), call).await {
         Ok(events) => events.into_end().await,

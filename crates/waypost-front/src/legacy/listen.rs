@@ -186,6 +186,7 @@ impl Listener {
             view: session.view.clone(),
             session: Some(session.for_call()),
             headers: CallHeaders::default(),
+            given_up: false,
         };
         let mut events = Events::of(self.calls.clone(), call).await.ok()?;
         match events.next().await? {

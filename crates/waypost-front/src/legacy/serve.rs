@@ -177,6 +177,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
             absent: true,
             ..CallHeaders::default()
         },
+        given_up: false,
     };
     let parts = sessions.parts();
     let exchange = Exchange {

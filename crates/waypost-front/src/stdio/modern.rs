@@ -125,6 +125,7 @@ pub(super) fn answer(
             absent: true,
             ..CallHeaders::default()
         },
+        given_up: false,
     };
     let calls = host.parts.calls.clone();
     host.tasks.spawn_here(|stop| {

@@ -74,6 +74,7 @@ impl Remote {
             view: call.view.clone(),
             session: call.session.clone(),
             headers: CallHeaders::default(),
+            given_up: false,
         };
         Self {
             member: Arc::clone(member),

@@ -262,6 +262,7 @@ pub(crate) fn call(method: &str, params: &Value) -> Call {
         view: View::All,
         session: None,
         headers: CallHeaders::default(),
+        given_up: false,
     }
 }
 

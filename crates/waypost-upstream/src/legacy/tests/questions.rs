@@ -7,7 +7,7 @@ use waypost_config::config::Isolation;
 use waypost_hub::reply::End;
 use waypost_wire::raw::Raw;
 
-use super::kit::{Played, call, end, question, result, state};
+use super::kit::{Played, call, call_in_session, end, question, result, state};
 use crate::legacy::parked::PATIENCE;
 
 fn refusal(id: &str) -> impl Fn(&Value) -> bool {
@@ -89,21 +89,18 @@ async fn a_question_on_a_shared_session_is_never_guessed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_caller_s_server_asks_before_a_call_is_put_to_the_call() {
+async fn what_one_client_s_server_asks_before_a_call_is_put_to_the_call() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Session, 9);
     let plays = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
-        let line = server.line(0);
+        let line = server.first().await;
         let request = line.request("tools/call").await;
         line.says(&result(&request));
         line
     };
-    let (_, line) = join(end(&legacy, call()), plays).await;
+    let (_, line) = join(end(&legacy, call_in_session()), plays).await;
     line.says(&question("early"));
-    let end = end(&legacy, call()).await;
+    let end = end(&legacy, call_in_session()).await;
     assert!(matches!(end, End::InputRequired(_)), "{end:?}");
 }
 
@@ -147,4 +144,34 @@ async fn methods_that_are_not_of_the_protocol_are_refused() {
     line.says(&json!({ "id": "p", "method": "ping" }));
     line.hears(|said| said["id"] == "p" && said["result"] == json!({}))
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r25_a_call_that_is_given_up_while_it_asks_is_cancelled_at_once() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 1);
+    let asks = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let request = server.line(0).request("tools/call").await;
+        server.line(0).says(&question("a"));
+        request
+    };
+    let (asked, request) = join(end(&legacy, call()), asks).await;
+    let mut gives_up = call();
+    gives_up
+        .params
+        .set("requestState", Raw::string(&state(asked)));
+    gives_up.given_up = true;
+    let before = Instant::now();
+    let end_ = end(&legacy, gives_up.clone()).await;
+    assert!(matches!(end_, End::Error(_)), "{end_:?}");
+    let line = server.line(0);
+    line.hears(refusal("a")).await;
+    let is_cancel = |said: &Value| said["method"] == "notifications/cancelled";
+    let cancelled = line.hears(is_cancel).await;
+    assert_eq!(cancelled["params"]["requestId"], request["id"]);
+    assert!(before.elapsed() < std::time::Duration::from_secs(1));
+    assert!(legacy.call(gives_up).await.is_err(), "a state is good once");
 }
