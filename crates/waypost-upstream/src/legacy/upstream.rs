@@ -203,6 +203,11 @@ impl Legacy {
             let unknown = || CallError::unknown("unknown or expired request state");
             return end.map(Reply::End).ok_or_else(unknown);
         };
+        if call.given_up {
+            waiting.exchange.abandon();
+            let text = "the call was given up";
+            return Ok(Reply::error(ErrorObject::new(code::INVALID_REQUEST, text)));
+        }
         let recorder = self.repeats.begin(state);
         let (told, outlet) = waiting.exchange.resume(call);
         for answer in &told {
