@@ -457,3 +457,27 @@ async fn r19_a_slow_start_does_not_hold_up_the_client() {
     let echo = peer.tool("slow_echo", json!({})).await.unwrap();
     assert_eq!(echo.text(), "{}", "{:?}", echo.answer);
 }
+
+#[tokio::test]
+async fn only_a_client_with_a_session_learns_that_a_visit_is_over() {
+    let children = format!(
+        "u: {{ command: {:?}, args: [demo-server, everything, --stdio, --era, legacy], \
+         required: true }}",
+        program().display().to_string()
+    );
+    let server = session_server().await;
+    let gateways = [
+        in_front_of(&server).await,
+        Gateway::start(&children).await.unwrap(),
+    ];
+    for gateway in gateways {
+        for (kind, times) in [(NOVEMBER, 1), (Kind::Modern, 0)] {
+            let peer = connect(kind, &gateway.url).await;
+            let (tool, answers) = ("u_test_elicitation_url", Answers::usual());
+            let called = peer.call(tool, json!({}), &answers).await.unwrap();
+            assert_eq!(called.text(), "URL elicitation: accept");
+            let told = called.told("notifications/elicitation/complete");
+            assert_eq!(told.len(), times, "{kind:?}");
+        }
+    }
+}
