@@ -10,15 +10,31 @@ use waypost_wire::object::Object;
 
 /// Who calls. Two principals never see each other's tasks or states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Principal(Arc<str>);
+pub struct Principal(
+    /// None is Waypost itself, which no name makes anybody else.
+    Option<Arc<str>>,
+);
 
 impl Principal {
     /// The name of every caller while nobody has to authenticate.
     pub const ANONYMOUS: &'static str = "anonymous";
 
+    /// The name under which Waypost itself is logged.
+    pub const OWN: &'static str = "waypost";
+
     /// A principal by its name.
     pub fn new(name: &str) -> Self {
-        Self(name.into())
+        Self(Some(name.into()))
+    }
+
+    /// Waypost itself.
+    pub const fn own() -> Self {
+        Self(None)
+    }
+
+    /// Whether this is Waypost itself.
+    pub fn is_own(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Whoever calls without credentials where none are asked for.
@@ -28,13 +44,13 @@ impl Principal {
 
     /// The name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_deref().unwrap_or(Self::OWN)
     }
 }
 
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -133,11 +149,24 @@ impl Call {
             method: method.to_owned(),
             params,
             meta: crate::own::meta(),
-            principal: Principal::new("waypost"),
+            principal: Principal::own(),
             view: View::All,
             session: None,
             headers: CallHeaders::default(),
             given_up: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_becomes_waypost_itself_by_a_name() {
+        let own = Call::own("tools/list", Object::new()).principal;
+        let named = Principal::new(own.as_str());
+        assert!(own.is_own() && !named.is_own());
+        assert_ne!(own, named);
     }
 }

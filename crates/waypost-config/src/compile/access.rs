@@ -140,5 +140,9 @@ fn key_name(name: &str, at: &KeyPath, report: &mut Report<'_>) {
     } else if name == "anonymous" {
         let what = "`anonymous` stands for callers without a key";
         report.error_hint(&at.key("name"), what, "choose another name");
+    } else if name == "waypost" {
+        // In logs its calls could not be told from the gateway's own.
+        let what = "`waypost` stands for the gateway itself";
+        report.error_hint(&at.key("name"), what, "choose another name");
     }
 }

@@ -229,7 +229,7 @@ fn keys_are_hashes_with_a_name_each() {
         &format!(
             "auth:\n  keys:\n  - {{name: a, hash: '{hash}'}}\n  - {{name: a, hash: '{other}'}}\n  \
              - {{name: b, hash: '{hash}'}}\n  - {{name: c, hash: wp_plain}}\n  - {{hash: '{other}'}}\n  \
-             - {{name: anonymous}}\n  - {{name: 'two words', hash: 'sha256:12'}}\n"
+             - {{name: anonymous}}\n  - {{name: 'two words', hash: 'sha256:12'}}\n  - {{name: waypost}}\n"
         ),
         &[
             "4:12 error auth.keys[1].name: `auth.keys[0]` has this name too (give each key a name of its own)",
@@ -243,6 +243,8 @@ fn keys_are_hashes_with_a_name_each() {
             "9:12 error auth.keys[6].name: not a name: at most 64 letters, digits, `-`, `_`, `.` and `@`",
             "9:31 error auth.keys[6].hash: must be `sha256:` and 64 hex digits, never the key itself \
              (`waypost auth add-key` makes a key and its entry)",
+            "10:5 error auth.keys[7]: needs `hash` (`waypost auth add-key` makes a key and its entry)",
+            "10:12 error auth.keys[7].name: `waypost` stands for the gateway itself (choose another name)",
         ],
     );
 }
