@@ -31,6 +31,7 @@ pub(crate) fn refused(refused: &Refused) -> Response {
     }
     let later = match refused.refusal {
         Refusal::TooManySessions => Some("30"),
+        Refusal::NoMemory => Some("5"),
         Refusal::SessionBusy => Some("1"),
         _ => None,
     };

@@ -67,6 +67,8 @@ pub(crate) enum Refusal {
     UnknownSession,
     #[error("too many sessions are open, try again later")]
     TooManySessions,
+    #[error("what is remembered of sessions cannot be reached, try again later")]
+    NoMemory,
     #[error("a request with this id is already in flight in this session")]
     DuplicateId,
     #[error("too many requests are in flight in this session")]

@@ -45,7 +45,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
         Refusal::UnknownSession => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
-        Refusal::TooManySessions => (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR),
+        Refusal::TooManySessions | Refusal::NoMemory => {
+            (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR)
+        }
         Refusal::SessionBusy => (StatusCode::TOO_MANY_REQUESTS, code::INTERNAL_ERROR),
     };
     (status, ErrorObject::new(code, &refusal.to_string()))
@@ -85,6 +87,7 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
         Refusal::NoSession => "no_session",
         Refusal::UnknownSession => "unknown_session",
         Refusal::TooManySessions => "too_many_sessions",
+        Refusal::NoMemory => "no_memory",
         Refusal::DuplicateId => "duplicate_id",
         Refusal::SessionBusy => "session_busy",
     }

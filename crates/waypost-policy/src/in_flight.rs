@@ -3,7 +3,8 @@
 //! Tower's own concurrency limit gives its permit back with the head of a response, so that a
 //! thousand open streams would count as none. Here the permit travels with the body, unless the
 //! response says that it is only listened to ([`Lasting`]): a thousand listeners that nothing
-//! happens for are no work. How many of those there may be is the hub's to say.
+//! happens for are no work. How many of those there may be is the hub's to say. Work that may
+//! outlive the response finds the permit among the request's extensions.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pin_project! {
     pub struct InFlightFuture<F> {
         #[pin]
         inner: Option<F>,
-        permit: Option<Permit>,
+        permit: Option<Arc<Permit>>,
     }
 }
 
@@ -54,7 +55,7 @@ pin_project! {
     pub struct Counted<B> {
         #[pin]
         inner: B,
-        permit: Option<Permit>,
+        permit: Option<Arc<Permit>>,
     }
 }
 
@@ -96,9 +97,13 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Over the limit the answer comes at once: a queue would only hide the overload.
-        let permit = self.limit.permit();
+        let permit = self.limit.permit().map(Arc::new);
+        if let Some(permit) = &permit {
+            // For what goes on after its client has left.
+            request.extensions_mut().insert(Arc::clone(permit));
+        }
         InFlightFuture {
             inner: permit.is_some().then(|| self.inner.call(request)),
             permit,

@@ -26,6 +26,18 @@ pub(crate) fn not_stored(error: &waypost_hub::store::StoreError) {
     tracing::error!(%error, %source, "what a client session set is not remembered");
 }
 
+/// What is kept of a session could not be read: it does not open.
+pub(crate) fn not_read(error: &waypost_hub::store::StoreError) {
+    let source = &error.source;
+    tracing::error!(%error, %source, "a client session is not opened again");
+}
+
+/// The end of a session could not be stored; it is tried again.
+pub(crate) fn end_not_stored(error: &waypost_hub::store::StoreError) {
+    let source = &error.source;
+    tracing::error!(%error, %source, "the end of a client session is not stored yet");
+}
+
 /// A session begins to hold something: it is new, or its id was opened again.
 pub(crate) fn opened(session: &Session, again: bool) {
     let (mark, principal) = (session.mark, session.principal.as_str());

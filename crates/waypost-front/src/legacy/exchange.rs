@@ -1,13 +1,14 @@
 //! One request of a client, answered by stateless calls: as many as there are rounds of
 //! questions.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::Call;
-use waypost_hub::error::CallError;
+use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event};
 use waypost_wire::code;
@@ -62,13 +63,14 @@ impl Exchange {
     pub(crate) async fn run(self, mut call: Call, stop: CancellationToken) {
         let cancelled = self.cancelled.clone();
         let mut asking = false;
-        let work = self.rounds(&mut call, &mut asking);
+        // One bad request is not an outage.
+        let work = AssertUnwindSafe(self.rounds(&mut call, &mut asking)).catch_unwind();
         let end = tokio::select! {
             // Who cancels and gets the answer all the same was told to ignore it.
             biased;
             () = cancelled.cancelled() => None,
             () = stop.cancelled() => None,
-            end = work => Some(end),
+            end = work => Some(end.unwrap_or_else(|_| Err(internal()))),
         };
         if asking {
             self.let_go(call.clone());
@@ -166,6 +168,11 @@ impl Exchange {
             stop.run_until_cancelled(within).await;
         });
     }
+}
+
+/// What a bug is to its caller.
+pub(crate) fn internal() -> CallError {
+    CallError::new(Kind::Internal, Origin::Gateway)
 }
 
 fn no_way_back() -> ErrorObject {

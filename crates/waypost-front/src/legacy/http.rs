@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio_util::sync::CancellationToken;
+use waypost_hub::limit::Permit;
 use waypost_hub::reply::Lasting;
 use waypost_wire::header::SESSION_ID;
 use waypost_wire::id::Id;
@@ -62,6 +63,7 @@ pub(crate) async fn message(
     {
         return post.initialize(&asker, request, finish).await;
     }
+    let permit = head.extensions.get::<Arc<Permit>>().cloned();
     let requested = message.requested.as_deref();
     let hold = match post.session(&asker, &head.headers, requested).await {
         Ok(hold) => hold,
@@ -78,6 +80,7 @@ pub(crate) async fn message(
                 outlet,
                 asks: post.wants != Wants::Json,
                 cancelled,
+                permit,
                 finish,
             };
             match hold {
@@ -322,7 +325,9 @@ pub(crate) async fn stream_or_end(
         Err(refusal) => return refuse(None, refusal, finish),
     };
     if head.method == Method::DELETE {
-        sessions.end(hold).await;
+        if let Err(refusal) = sessions.end(hold).await {
+            return refuse(None, refusal, finish);
+        }
         finish.outcome("complete");
         return empty(StatusCode::NO_CONTENT);
     }

@@ -1,6 +1,7 @@
 //! Where messages to a client go, whatever carries them.
 
 use std::fmt;
+use std::sync::Arc;
 
 use waypost_hub::upstream::BoxFuture;
 
@@ -27,4 +28,15 @@ pub(crate) trait Outlet: Send + Sync + fmt::Debug {
 
     /// The exchange is over without an answer.
     fn close(&self);
+}
+
+/// Sees to it that a client does not wait for an answer that cannot come any more: whoever holds
+/// this is what makes it.
+#[derive(Debug)]
+pub(crate) struct Closing(pub(crate) Arc<dyn Outlet>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }

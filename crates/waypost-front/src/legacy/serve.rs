@@ -1,9 +1,13 @@
 //! The messages of a session client, whatever carries them.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 use waypost_hub::call::{Call, CallHeaders};
+use waypost_hub::limit::Permit;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -15,9 +19,9 @@ use waypost_wire::object::Object;
 
 use crate::Calls;
 use crate::event::Finish;
-use crate::legacy::exchange::{Exchange, answer_now, text};
+use crate::legacy::exchange::{Exchange, answer_now, internal, text};
 use crate::legacy::listen;
-use crate::legacy::outlet::Outlet;
+use crate::legacy::outlet::{Closing, Outlet};
 use crate::legacy::session::{Hold, Session, Slot};
 use crate::legacy::sessions::Sessions;
 use crate::legacy::translate;
@@ -57,6 +61,9 @@ pub(crate) struct Incoming {
     pub(crate) asks: bool,
     /// Gives up one that stands alone.
     pub(crate) cancelled: CancellationToken,
+    /// What it holds of a bound on what is in flight. A request of a session goes on when the
+    /// connection that brought it is gone, and counts on.
+    pub(crate) permit: Option<Arc<Permit>>,
     pub(crate) finish: Finish,
 }
 
@@ -137,18 +144,36 @@ fn set_or_ping(
 fn subscription(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Slot) {
     let (sessions, calls) = (sessions.clone(), calls.clone());
     let tasks = sessions.parts().tasks.clone();
-    tasks.spawn_here(|_| async move {
+    let span = span(&incoming.asker.request_id);
+    let work = async move {
+        let _closing = Closing(Arc::clone(&incoming.outlet));
         let session = slot.hold.session();
-        let answer = match text(&incoming.request.params, "uri") {
-            Ok(uri) if incoming.request.method == SUBSCRIBE => {
+        let answer = async {
+            let uri = text(&incoming.request.params, "uri")?;
+            if incoming.request.method == SUBSCRIBE {
                 listen::subscribe(&sessions, &calls, session, &uri).await
+            } else {
+                listen::unsubscribe(&sessions, session, &uri).await
             }
-            Ok(uri) => listen::unsubscribe(&sessions, session, &uri).await,
-            Err(error) => Err(error),
         };
+        // One bad request is not an outage.
+        let answer = AssertUnwindSafe(answer).catch_unwind().await;
+        let answer = answer.unwrap_or_else(|_| Err(rescue::call_error(&internal()).1));
         drop(slot);
         incoming.answer(answer);
-    });
+    };
+    tasks.spawn_here(|_| work.instrument(span));
+}
+
+/// Under which the log has what a request does: a task does not inherit it.
+fn span(request_id: &str) -> Span {
+    tracing::info_span!(
+        parent: None,
+        "request",
+        request_id,
+        // The hub's to say, once it knows.
+        upstream = tracing::field::Empty,
+    )
 }
 
 fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slot>) {
@@ -159,10 +184,12 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
         outlet,
         asks,
         cancelled,
+        permit,
         finish,
         hold: _,
     } = incoming;
     let Request { id, method, params } = request;
+    let span = span(&asker.request_id);
     let session = slot.as_ref().map(|slot| slot.hold.session());
     let call = Call {
         request_id: asker.request_id,
@@ -191,7 +218,14 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
         finish,
     };
     // On the core at hand: its connections to servers are the warm ones.
-    parts.tasks.spawn_here(|stop| exchange.run(call, stop));
+    parts.tasks.spawn_here(|stop| {
+        let work = async move {
+            let _closing = Closing(Arc::clone(&exchange.outlet));
+            exchange.run(call, stop).await;
+            drop(permit);
+        };
+        work.instrument(span)
+    });
 }
 
 /// The old way of asking for a task, and what only retries carry: neither is a session client's
@@ -233,7 +267,8 @@ pub(crate) fn notification(session: &Session, notification: &Notification) {
                 session.cancel(&id);
             }
         }
-        // Servers ask for roots when they need them: nothing inside keeps a list of them.
+        // Servers ask for roots when they need them: nothing inside keeps a list of them, and none
+        // was promised to hear of changes.
         _ => {}
     }
 }

@@ -21,6 +21,9 @@ use crate::refusal::Refusal;
 /// How long the end of a session is remembered in memory: longer than opening one takes.
 const JUST_ENDED: Duration = Duration::from_secs(60);
 
+/// Ends in memory that may wait for the store: while it fails they stay, and clients come and go.
+const MOST_UNSAVED: usize = 1 << 16;
+
 /// What client sessions need to know.
 #[derive(Clone, Debug)]
 pub struct SessionParts {
@@ -50,9 +53,16 @@ struct Inner {
     parts: SessionParts,
     seals: Seals,
     table: DashMap<u128, Arc<Session>>,
-    ended: DashMap<u128, Instant>,
+    ended: DashMap<u128, Ended>,
     room: Arc<Semaphore>,
     draining: CancellationToken,
+}
+
+/// The end of a session.
+struct Ended {
+    since: Instant,
+    /// Under which it is yet to be stored: until then nothing but this keeps the id from opening.
+    unsaved: Option<Arc<str>>,
 }
 
 impl Sessions {
@@ -75,7 +85,10 @@ impl Sessions {
                 .is_some()
             {
                 let Some(inner) = weak.upgrade() else { return };
-                Self(inner).sweep();
+                let sessions = Self(inner);
+                sessions.sweep();
+                let saving = tokio::time::timeout(period, sessions.save_ends());
+                stop.run_until_cancelled(saving).await;
             }
             if let Some(inner) = weak.upgrade() {
                 Self(inner).free_all();
@@ -155,7 +168,8 @@ impl Sessions {
     ///
     /// # Errors
     /// [`Refusal::UnknownSession`] for an id that does not open, of another principal or
-    /// endpoint, or that its client ended; [`Refusal::TooManySessions`].
+    /// endpoint, or that its client ended; [`Refusal::NoMemory`] when nobody can say whether it
+    /// did; [`Refusal::TooManySessions`].
     pub(crate) async fn find(
         &self,
         id: &str,
@@ -182,12 +196,15 @@ impl Sessions {
         view: &View,
     ) -> Result<Hold, Refusal> {
         let key = ticket.key;
+        if self.0.ended.contains_key(&key) {
+            return Err(Refusal::UnknownSession);
+        }
         let record = self.0.parts.store.session(&ticket.name()).await;
-        let record = record.unwrap_or_else(|error| {
-            // Better without what it set than not at all.
-            event::not_stored(&error);
-            None
-        });
+        let record = record.map_err(|error| {
+            // Its client may have ended it.
+            event::not_read(&error);
+            Refusal::NoMemory
+        })?;
         let record = record.unwrap_or_default();
         if record.ended || self.0.ended.contains_key(&key) {
             return Err(Refusal::UnknownSession);
@@ -227,21 +244,55 @@ impl Sessions {
             .map_err(|_| Refusal::TooManySessions)
     }
 
-    /// The client ended its session: the id never opens again.
-    pub(crate) async fn end(&self, hold: Hold) {
+    /// The client ended its session: the id never opens again. What cannot be stored now is
+    /// stored later.
+    ///
+    /// # Errors
+    /// [`Refusal::NoMemory`]: for too many already.
+    pub(crate) async fn end(&self, hold: Hold) -> Result<(), Refusal> {
         let (key, name) = {
             let session = hold.session();
             (session.ticket.key, Arc::clone(&session.name))
         };
         drop(hold);
-        self.0.ended.insert(key, Instant::now());
+        let ended = Ended {
+            since: Instant::now(),
+            unsaved: Some(Arc::clone(&name)),
+        };
+        self.0.ended.insert(key, ended);
+        self.close(key);
+        if !self.save_end(key, &name).await && self.0.ended.len() > MOST_UNSAVED {
+            self.0.ended.remove(&key);
+            return Err(Refusal::NoMemory);
+        }
+        Ok(())
+    }
+
+    /// Stores the end of one session; whether that worked.
+    async fn save_end(&self, key: u128, name: &str) -> bool {
         let record = SessionRecord {
             ended: true,
             ..SessionRecord::default()
         };
-        self.close(key);
-        if let Err(error) = self.0.parts.store.save_session(&name, record).await {
-            event::not_stored(&error);
+        if let Err(error) = self.0.parts.store.save_session(name, record).await {
+            event::end_not_stored(&error);
+            return false;
+        }
+        if let Some(mut ended) = self.0.ended.get_mut(&key) {
+            ended.unsaved = None;
+        }
+        true
+    }
+
+    /// Stores the ends that could not be stored before, as far as that works now.
+    async fn save_ends(&self) {
+        let ended = self.0.ended.iter();
+        let unsaved = ended.filter_map(|ended| Some((*ended.key(), ended.unsaved.clone()?)));
+        let unsaved: Vec<_> = unsaved.collect();
+        for (key, name) in unsaved {
+            if !self.save_end(key, &name).await {
+                return;
+            }
         }
     }
 
@@ -274,7 +325,9 @@ impl Sessions {
             }
             !idle
         });
-        self.0.ended.retain(|_, since| since.elapsed() < JUST_ENDED);
+        self.0
+            .ended
+            .retain(|_, ended| ended.unsaved.is_some() || ended.since.elapsed() < JUST_ENDED);
     }
 
     fn free_all(&self) {

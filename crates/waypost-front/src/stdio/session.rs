@@ -133,6 +133,7 @@ impl Place {
             outlet: Arc::new(lane),
             asks: true,
             cancelled: CancellationToken::new(),
+            permit: None,
             finish,
         };
         serve::request(sessions, &self.host.parts.calls, incoming)

@@ -12,6 +12,7 @@ mod fake;
 mod peer;
 
 mod answers;
+mod bugs;
 mod changes;
 mod counts;
 mod envelope;
@@ -22,4 +23,5 @@ mod questions;
 mod resumption;
 mod sessions;
 mod stack;
+mod store;
 mod streams;

@@ -1,17 +1,23 @@
 //! The front under the layers it is served with.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use axum::Router;
 use axum::body::Body;
 use futures_util::{StreamExt as _, stream};
 use http::Request;
+use serde_json::json;
+use tokio::sync::Notify;
 use tower::ServiceExt as _;
 use waypost_config::{Key, KeyHash};
 use waypost_hub::call::Principal;
-use waypost_hub::reply::Reply;
+use waypost_hub::reply::{End, Event, Reply};
 use waypost_policy::in_flight::InFlightLayer;
 use waypost_policy::origin::OriginGuardLayer;
 
 use crate::fake::{Answer, Front, Post, read};
+use crate::peer::{self, LATEST, Peer};
 
 fn stacked(front: &Front, keys: &[Key], limit: usize) -> Router {
     let yaml = "upstreams: { a: { url: 'http://127.0.0.1:9' } }";
@@ -83,11 +89,10 @@ async fn r32_a_page_of_a_stranger_is_refused_and_our_own_is_served() {
 #[tokio::test]
 async fn an_open_stream_is_in_flight() {
     let front = Front::new(|_| {
-        let progress =
-            waypost_hub::reply::Event::Notification(waypost_wire::message::Notification {
-                method: "notifications/progress".to_owned(),
-                params: waypost_wire::object::Object::new(),
-            });
+        let progress = Event::Notification(waypost_wire::message::Notification {
+            method: "notifications/progress".to_owned(),
+            params: waypost_wire::object::Object::new(),
+        });
         let events = stream::iter([Ok(progress)]).chain(stream::pending());
         Ok(Reply::Stream(events.boxed()))
     });
@@ -103,4 +108,29 @@ async fn an_open_stream_is_in_flight() {
         200,
         "the stream that was left counts no more"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_session_is_in_flight_until_it_is_over() {
+    let over = Arc::new(Notify::new());
+    let end = Arc::clone(&over);
+    let front = peer::front(move |_| {
+        let end = Arc::clone(&end);
+        let event = async move {
+            end.notified().await;
+            Ok(Event::End(End::Complete(peer::result("ok"))))
+        };
+        Ok(Reply::Stream(stream::once(event).boxed()))
+    });
+    let mut client = Peer::open(&front, LATEST, &json!({})).await;
+    client.router = stacked(&front, &[], 1);
+    let head = client
+        .stream(&peer::request(1, "tools/call", &json!({})))
+        .await;
+    drop(head);
+    let refused = client.ask("ping", &json!({})).await;
+    assert_eq!(refused.refusal(), (503, -32603), "its client has left it");
+    over.notify_one();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(client.ask("ping", &json!({})).await.status, 200);
 }
