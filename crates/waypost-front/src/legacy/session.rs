@@ -167,19 +167,20 @@ impl Session {
             state.prune();
             return false;
         }
+        // Under the lock of the check: who enters in between must not hold what is freed.
+        let streams = state.close();
         drop(state);
-        self.free();
+        self.release(&streams);
         true
     }
 
     /// Gives up everything: calls in flight, questions, streams, what servers keep for it.
     pub(crate) fn free(&self) {
-        let streams = {
-            let mut state = self.lock();
-            state.closed = true;
-            state.questions.clear();
-            std::mem::take(&mut state.streams)
-        };
+        let streams = self.lock().close();
+        self.release(&streams);
+    }
+
+    fn release(&self, streams: &BTreeMap<u64, Arc<Ring>>) {
         self.released.cancel();
         self.standing.close();
         for ring in streams.values() {
@@ -343,6 +344,13 @@ impl fmt::Debug for Session {
 // === impl State ===
 
 impl State {
+    /// Nothing enters from here on; what has to be closed outside the lock.
+    fn close(&mut self) -> BTreeMap<u64, Arc<Ring>> {
+        self.closed = true;
+        self.questions.clear();
+        std::mem::take(&mut self.streams)
+    }
+
     /// Forgets streams that ended long ago, and the oldest of those that are too many.
     fn prune(&mut self) {
         let scarce = ring::is_scarce();
@@ -410,5 +418,41 @@ impl Drop for Slot {
 impl Drop for Question {
     fn drop(&mut self) {
         self.session.lock().questions.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+    use waypost_wire::capability::ClientCapabilities;
+
+    use super::*;
+
+    fn session() -> Arc<Session> {
+        let room = Arc::new(Semaphore::new(1));
+        let ticket = Ticket::new("2025-11-25", ClientCapabilities::default(), None);
+        let who = (Principal::anonymous(), View::All);
+        let permit = room.try_acquire_owned().unwrap();
+        Session::new(ticket, who, SessionRecord::default(), true, permit)
+    }
+
+    #[test]
+    fn what_was_entered_is_not_freed_for_idleness() {
+        for _ in 0..100 {
+            let session = session();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !session.free_if_idle(Duration::ZERO, Duration::ZERO) {
+                        std::thread::yield_now();
+                    }
+                });
+                for _ in 0..20 {
+                    let Some(hold) = session.enter() else { break };
+                    std::thread::yield_now();
+                    assert!(!session.released().is_cancelled(), "freed while it is held");
+                    drop(hold);
+                }
+            });
+        }
     }
 }

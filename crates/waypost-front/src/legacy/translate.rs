@@ -47,9 +47,14 @@ pub(crate) fn request_meta(
 }
 
 /// What a client can do, in words of the stateless era. Tasks of neither kind: a session gets
-/// plain answers, whatever its `initialize` declared.
+/// plain answers, whatever its `initialize` declared. Nor that it tells when its roots change: the
+/// stateless era has no word for that, and a server that waited for it would go by an old list.
 pub(crate) fn capabilities(mut declared: Object) -> ClientCapabilities {
     declared.remove("tasks");
+    if let Some(Ok(mut roots)) = declared.get("roots").map(Raw::as_object) {
+        roots.remove("listChanged");
+        declared.set("roots", roots.into());
+    }
     ClientCapabilities::new(declared).without_tasks()
 }
 
@@ -143,9 +148,7 @@ pub(crate) fn error(method: &str, error: ErrorObject) -> ErrorObject {
             error.with_code(code::LEGACY_RESOURCE_NOT_FOUND)
         }
         // The client did not say that it can do what the server needs.
-        code::MISSING_CAPABILITY | code::DRAFT_MISSING_CAPABILITY => {
-            error.with_code(code::INVALID_REQUEST)
-        }
+        code::MISSING_CAPABILITY => error.with_code(code::INVALID_REQUEST),
         // About headers and versions that the client never sent.
         code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION => error.with_code(code::INTERNAL_ERROR),
         _ => error,
@@ -225,6 +228,18 @@ mod tests {
         assert_eq!(Raw::from(got.object()), Raw::from(&object(&expected)));
     }
 
+    #[test]
+    fn roots_are_declared_without_a_promise_to_tell_of_changes() {
+        for (given, expected) in [
+            (json!({ "listChanged": true, "x": 1 }), json!({ "x": 1 })),
+            (json!({ "listChanged": true }), json!({})),
+            (json!({}), json!({})),
+        ] {
+            let got = capabilities(object(&json!({ "roots": given })));
+            assert_eq!(got.object(), &object(&json!({ "roots": expected })));
+        }
+    }
+
     #[track_caller]
     fn code_of(method: &str, given: i64, expected: i64) {
         let data = json!({ "uri": "x:y" });
@@ -239,6 +254,8 @@ mod tests {
         code_of("resources/read", -32602, -32002);
         code_of("tools/call", -32602, -32602);
         code_of("tools/call", -32021, -32600);
+        // A server's own code, whatever a draft meant by it.
+        code_of("tools/call", -32003, -32003);
         code_of("tools/call", -32020, -32603);
         code_of("tools/call", -32022, -32603);
         code_of("tools/call", -32042, -32042);
