@@ -163,7 +163,8 @@ impl Hub {
         self.catalog.load_full()
     }
 
-    /// Whether the first connect attempts are over and every required upstream answers.
+    /// Whether the first connect attempts are over, and every required upstream answers and all
+    /// its lists were read at least once.
     pub fn readiness(&self) -> Readiness {
         let name = |member: &&Arc<Member>| Arc::clone(&member.name);
         let in_state = |member: &Member, states: &[State]| states.contains(&member.status.state());
@@ -177,7 +178,10 @@ impl Hub {
             .members
             .iter()
             .filter(|m| m.settings.required && !m.settings.disabled)
-            .filter(|m| !in_state(m, &[State::Up, State::Degraded]))
+            .filter(|m| {
+                let unread = Kind::ALL.into_iter().any(|kind| m.is_unread(kind));
+                unread || !in_state(m, &[State::Up, State::Degraded])
+            })
             .map(|m| name(&m))
             .collect();
         Readiness {

@@ -37,4 +37,5 @@ pub mod store;
 mod subscription;
 mod supervise;
 pub mod tasks;
+mod unread;
 pub mod upstream;

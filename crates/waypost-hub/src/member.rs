@@ -1,7 +1,7 @@
 //! One configured upstream and all that belongs to it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
 
+use crate::catalog::entry::Kind;
 use crate::limit::Limit;
 use crate::registry::Learned;
 use crate::status::{State, Status};
@@ -32,6 +33,10 @@ pub struct Member {
     /// Whether a subscription to its list changes stands.
     followed: AtomicBool,
     listed: AtomicBool,
+    /// A bit for each kind of list: it is declared, but was never read.
+    unread: AtomicU8,
+    /// A bit for each kind of list about which the server answered, be it that it has none.
+    answered: AtomicU8,
     permits: Arc<Limit>,
     allow: Vec<GlobMatcher>,
     deny: Vec<GlobMatcher>,
@@ -56,6 +61,8 @@ impl Member {
             learned: ArcSwapOption::empty(),
             followed: AtomicBool::new(false),
             listed: AtomicBool::new(false),
+            unread: AtomicU8::new(0),
+            answered: AtomicU8::new(0),
             permits: Limit::new(settings.max_in_flight),
             allow: matchers(&rules.allow),
             deny: matchers(&rules.deny),
@@ -147,9 +154,39 @@ impl Member {
         self.listed.store(true, Ordering::Release);
     }
 
+    /// Whether it declares a list of this kind that could never be read.
+    pub fn is_unread(&self, kind: Kind) -> bool {
+        self.unread.load(Ordering::Relaxed) & bit(kind) != 0
+    }
+
+    pub(crate) fn set_unread(&self, kind: Kind, unread: bool) {
+        if unread {
+            self.unread.fetch_or(bit(kind), Ordering::Relaxed);
+        } else {
+            self.unread.fetch_and(!bit(kind), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn was_answered(&self, kind: Kind) -> bool {
+        self.answered.load(Ordering::Relaxed) & bit(kind) != 0
+    }
+
+    pub(crate) fn set_answered(&self, kind: Kind) {
+        self.answered.fetch_or(bit(kind), Ordering::Relaxed);
+    }
+
     /// Room for the calls in flight.
     pub(crate) fn permits(&self) -> &Arc<Limit> {
         &self.permits
+    }
+}
+
+fn bit(kind: Kind) -> u8 {
+    match kind {
+        Kind::Tool => 1,
+        Kind::Prompt => 2,
+        Kind::Resource => 4,
+        Kind::Template => 8,
     }
 }
 

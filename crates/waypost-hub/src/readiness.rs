@@ -9,6 +9,6 @@ pub struct Readiness {
     pub ready: bool,
     /// Upstreams whose first connect attempt is not over.
     pub starting: Vec<Arc<str>>,
-    /// `required` upstreams that cannot be called.
+    /// `required` upstreams that cannot be called, or of which a list was never read.
     pub missing: Vec<Arc<str>>,
 }

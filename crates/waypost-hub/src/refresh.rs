@@ -31,8 +31,8 @@ const MAX_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 #[derive(Debug)]
 pub(crate) struct Lists {
     pub(crate) catalogue: Catalogue,
-    /// The first failure.
-    pub(crate) failed: Option<CallError>,
+    /// What could not be read.
+    pub(crate) failed: Vec<(Kind, CallError)>,
     /// Nothing could be read, and that seems to be the server's state and not the lists'.
     pub(crate) outage: bool,
 }
@@ -46,7 +46,7 @@ pub(crate) async fn lists(
     before: Catalogue,
 ) -> Lists {
     let mut lists = before;
-    let (mut failed, mut read, mut outage) = (None, false, false);
+    let (mut failed, mut read, mut outage) = (Vec::new(), false, false);
     let until = Instant::now() + member.settings.list_timeout;
     let reading = kinds.iter().map(|kind| async move {
         let capability = facts.capabilities.get(kind.capability());
@@ -62,11 +62,8 @@ pub(crate) async fn lists(
                 *kind.slot(&mut lists) = listing;
             }
             Some(Err(error)) => {
-                tracing::warn!(upstream = &*member.name, method = kind.list_method(), %error,
-                    source = error.source.as_deref().map(tracing::field::display),
-                    "a list could not be read, the last one is kept");
                 outage |= error.is_outage();
-                failed.get_or_insert(error);
+                failed.push((*kind, error));
             }
         }
     }

@@ -278,9 +278,15 @@ impl Hub {
         if let Some(entry) = found() {
             return Ok(entry);
         }
-        match catalog.shown(&call.view).find(could) {
-            Some(member) => Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
+        if let Some(member) = catalog.shown(&call.view).find(could) {
+            return Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
                 .detail("still starting")
+                .retryable());
+        }
+        let unread = |m: &&Arc<Member>| m.is_unread(kind) && name.starts_with(&m.settings.prefix);
+        match catalog.shown(&call.view).find(unread) {
+            Some(member) => Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
+                .detail(format!("its list of {}s could not be read yet", word(kind)))
                 .retryable()),
             None => Err(CallError::unknown(format!(
                 "unknown {} `{}`",

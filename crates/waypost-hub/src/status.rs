@@ -1,6 +1,6 @@
 //! How each upstream is doing, from what really happened to calls.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 
@@ -16,7 +16,8 @@ pub enum State {
     Starting,
     /// Calls work.
     Up,
-    /// It answered lately, but recent calls failed; what was learned is still served.
+    /// It answered lately, but recent calls failed or a list of it cannot be read; what was
+    /// learned is still served.
     Degraded,
     /// It wants credentials that Waypost does not have.
     AuthRequired,
@@ -62,6 +63,8 @@ pub struct Status {
     report: ArcSwap<Report>,
     failures: AtomicU32,
     calls: AtomicU64,
+    /// A list cannot be read.
+    unread: AtomicBool,
 }
 
 impl Status {
@@ -78,6 +81,7 @@ impl Status {
             report: ArcSwap::from_pointee(report),
             failures: AtomicU32::new(0),
             calls: AtomicU64::new(0),
+            unread: AtomicBool::new(false),
         }
     }
 
@@ -96,12 +100,37 @@ impl Status {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// A connect attempt ended so.
+    /// A connect attempt ended so. Up is at most degraded while a list cannot be read.
     pub fn set(&self, state: State, error: Option<&str>) {
         if state == State::Up {
             self.failures.store(0, Ordering::Relaxed);
+            self.update(|_| self.best(), error);
+        } else {
+            self.update(|_| state, error);
         }
-        self.update(|_| state, error);
+    }
+
+    /// All lists were read, or one could not be, for this reason.
+    pub(crate) fn lists(&self, failed: Option<&CallError>) {
+        self.unread.store(failed.is_some(), Ordering::Relaxed);
+        let works = self.failures.load(Ordering::Relaxed) < DEGRADED_AFTER;
+        let next = |state| match state {
+            State::Up | State::Degraded if works => self.best(),
+            state => state,
+        };
+        let text = failed.map(ToString::to_string);
+        self.update(next, text.as_deref());
+        if let Some(error) = failed {
+            self.explain(error);
+        }
+    }
+
+    fn best(&self) -> State {
+        if self.unread.load(Ordering::Relaxed) {
+            State::Degraded
+        } else {
+            State::Up
+        }
     }
 
     /// What is behind the error that was reported last.
@@ -121,7 +150,7 @@ impl Status {
             self.failures.store(0, Ordering::Relaxed);
             if self.state() == State::Degraded {
                 let up = |state| match state {
-                    State::Degraded => State::Up,
+                    State::Degraded => self.best(),
                     state => state,
                 };
                 self.update(up, None);

@@ -17,6 +17,7 @@ use crate::member::Member;
 use crate::refresh;
 use crate::registry::{Catalogue, Learned, now_ms};
 use crate::status::State;
+use crate::unread::Unread;
 use crate::upstream::Facts;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(500);
@@ -51,6 +52,7 @@ pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationTo
         hub,
         member,
         backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MOST),
+        unread: Unread::new(),
         told: false,
     };
     tokio::select! {
@@ -64,6 +66,7 @@ struct Supervisor {
     hub: Arc<Hub>,
     member: Arc<Member>,
     backoff: Backoff,
+    unread: Unread,
     /// The log says that it cannot be connected to.
     told: bool,
 }
@@ -91,7 +94,8 @@ impl Supervisor {
         }
     }
 
-    /// Asks the server what it is and reads its lists.
+    /// Asks the server what it is and reads its lists. Calls may work although no list can be
+    /// read, so failing lists do not end the connection: `unread` tries them again.
     async fn connect(&mut self) -> Result<Follower, CallError> {
         let member = Arc::clone(&self.member);
         let budget = member.settings.startup_timeout;
@@ -122,14 +126,15 @@ impl Supervisor {
     }
 
     /// `false` when nothing could be read because the server seems to be gone.
-    async fn learn_lists(&self, facts: Facts, kinds: &[Kind]) -> bool {
+    async fn learn_lists(&mut self, facts: Facts, kinds: &[Kind]) -> bool {
         let before = self
             .member
             .learned()
             .map(|l| l.catalogue.clone())
             .unwrap_or_default();
-        let read = refresh::lists(&self.member, &facts, kinds, before).await;
-        let failed = read.failed.map(|e| e.to_string());
+        let mut read = refresh::lists(&self.member, &facts, kinds, before).await;
+        self.unread.note(&self.member, kinds, &mut read);
+        let failed = self.unread.error().map(ToString::to_string);
         self.learn(&facts, &read.catalogue, failed.as_deref());
         !read.outage
     }
@@ -179,6 +184,7 @@ impl Supervisor {
                     true
                 }
                 kinds = changed.ripe() => self.refresh(&kinds).await,
+                kinds = self.unread.ripe() => self.refresh(&kinds).await,
                 () = sleep_until(refresh_at) => {
                     let works = self.refresh(&Kind::ALL).await;
                     refresh_at = Instant::now() + self.refresh_after();
@@ -195,7 +201,7 @@ impl Supervisor {
     }
 
     /// `false` when the server seems to be gone.
-    async fn refresh(&self, kinds: &[Kind]) -> bool {
+    async fn refresh(&mut self, kinds: &[Kind]) -> bool {
         let Some(learned) = self.member.learned() else {
             return true;
         };
@@ -205,6 +211,8 @@ impl Supervisor {
             self.hub.rebuild();
             self.hub.save(&self.member).await;
         }
+        // Readiness may have waited for a list.
+        self.hub.progressed();
         works
     }
 

@@ -20,6 +20,10 @@ fn server(name: &str) -> Arc<Fake> {
     let lists = [
         ("tools/list", json!({ "tools": [{ "name": "search" }] })),
         ("resources/list", resources(&["file:///a"])),
+        (
+            "resources/templates/list",
+            json!({ "resourceTemplates": [] }),
+        ),
     ];
     let capabilities = json!({ "tools": {}, "resources": {} });
     Fake::new(name, capabilities, &lists, |call| Ok(echo(call)))

@@ -15,3 +15,4 @@ mod listening;
 mod routing;
 mod supervising;
 mod tasks;
+mod unread;

@@ -17,7 +17,7 @@ use waypost_hub::upstream::{Facts, Upstream};
 use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result, upstreams};
 
 /// Waits, in paused time, until the condition holds; fails when it never does.
-async fn until(what: &str, condition: impl Fn() -> bool) {
+pub(crate) async fn until(what: &str, condition: impl Fn() -> bool) {
     let started = Instant::now();
     while !condition() {
         assert!(
@@ -28,7 +28,7 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-fn state(hub: &Hub, name: &str) -> State {
+pub(crate) fn state(hub: &Hub, name: &str) -> State {
     hub.members()
         .iter()
         .find(|m| *m.name == *name)
@@ -479,7 +479,7 @@ async fn r13_a_list_without_end_is_given_up_before_it_fills_the_memory() {
     lists.extend(further.map(|(this, next)| (this.as_str(), page(next))));
     let a = Fake::new("a", json!({ "tools": {} }), &lists, |call| Ok(echo(call)));
     let hub = hub(&upstreams(&["a"]), &[&a]).await;
-    until("up", || state(&hub, "a") == State::Up).await;
+    until("degraded", || state(&hub, "a") == State::Degraded).await;
     let learned = hub.members()[0].learned().unwrap();
     let error = learned.last_error.as_deref();
     let text = "upstream `a`: `tools/list` has more than 100000 items or 64 MiB";
