@@ -182,7 +182,7 @@ impl TaskDesk {
         let handle = passthrough::handle_of(&call);
         let (member, id) = self.open(catalog, &call, &handle)?;
         let send = |call| send(Arc::clone(&member), call);
-        let reply = passthrough::serve(&id, handle, call, send).await?;
+        let reply = passthrough::serve(&member.name, &id, handle, call, send).await?;
         Ok((reply, Some(member)))
     }
 

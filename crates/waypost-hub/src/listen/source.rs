@@ -225,6 +225,9 @@ async fn ask(member: Arc<Member>, id: String) -> Option<Notification> {
         // Who wants to know more of it asks, and gets the error.
         Ok(Ok(End::Error(_)) | Err(_)) | Err(_) => return None,
     };
+    if params.string("taskId") != Some(id) {
+        return None;
+    }
     params.remove(RESULT_TYPE);
     params.remove(META);
     Some(Notification {

@@ -12,7 +12,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::ensure_complete;
+use waypost_wire::result::{ResultType, ensure_complete};
 use waypost_wire::task::{Status, Task};
 use waypost_wire::text::{SENTENCE, clip};
 
@@ -21,6 +21,7 @@ use crate::error::{CallError, Kind, Origin};
 use crate::reply::End;
 use crate::tasks::event::{Fate, Outcome, PollFailed, Reason, TaskMade, WaitEnded};
 use crate::tasks::generate::Notifier;
+use crate::tasks::passthrough::UNFINISHED;
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
 use crate::tasks::schedule::Schedule;
@@ -179,11 +180,14 @@ impl Wait {
             let (deadline, reason) = self.deadline(give_up);
             let next = schedule.instant(Instant::now(), pause, deadline);
             sleep_until(next).await;
-            if Instant::now() >= deadline {
-                return self.too_long(reason);
-            }
+            let until = match *polls {
+                // A task is looked at once before it is given up, be its life over already.
+                0 => give_up.max(Instant::now() + self.desk.times.poll_least),
+                _ if Instant::now() >= deadline => return self.too_long(reason),
+                _ => deadline,
+            };
             *polls += 1;
-            let Ok(look) = timeout_at(deadline, self.remote().get()).await else {
+            let Ok(look) = timeout_at(until, self.remote().get()).await else {
                 return self.too_long(reason);
             };
             match look {
@@ -277,6 +281,9 @@ impl Wait {
         let Some(Ok(mut result)) = task.members.get("result").map(Raw::as_object) else {
             return Close::Lost(self.remote().bad("completed a task without a result"));
         };
+        if ResultType::of(&result) != ResultType::Complete {
+            return Close::Lost(self.remote().bad(UNFINISHED));
+        }
         ensure_complete(&mut result);
         Close::Over(End::Complete(result), Outcome::Completed)
     }

@@ -1,6 +1,7 @@
 //! Tasks of callers that know them: ids become handles, and handles ids again.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use waypost_wire::capability::{ClientCapabilities, TASKS};
 use waypost_wire::code;
@@ -8,7 +9,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::ensure_complete;
+use waypost_wire::result::{ResultType, ensure_complete};
 
 use crate::call::{Call, CallHeaders};
 use crate::error::{CallError, Kind};
@@ -17,6 +18,11 @@ use crate::tasks::Job;
 use crate::tasks::handle::Seals;
 
 pub(crate) const TASK_ID: &str = "taskId";
+
+/// An upstream's mistake: the task it answers with is not the one it was asked about.
+pub(crate) const ANOTHER_TASK: &str = "answered about another task than the one it was asked for";
+/// An upstream's mistake: what a completed task holds can only be a final result.
+pub(crate) const UNFINISHED: &str = "completed a task with a result that is not `complete`";
 
 /// Refuses a caller that did not declare the Tasks extension on this request.
 ///
@@ -41,8 +47,10 @@ pub(crate) fn handle_of(call: &Call) -> String {
 /// handle back into the answer.
 ///
 /// # Errors
-/// What `send` reports; [`CallError::unknown_task`] for one that the upstream does not know.
+/// What `send` reports; [`CallError::unknown_task`] for one that the upstream does not know,
+/// [`Kind::BadUpstream`] for an answer about another task or with a result that is not final.
 pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
+    upstream: &Arc<str>,
     id: &str,
     handle: String,
     mut call: Call,
@@ -51,9 +59,14 @@ pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
     call.params.set(TASK_ID, Raw::string(id));
     // The headers named the handle; the transport makes those of the id.
     call.headers = CallHeaders::default();
-    let is_get = call.method == method::TASKS_GET;
+    let asked = Asked {
+        upstream: Arc::clone(upstream),
+        id: id.to_owned(),
+        handle,
+        is_get: call.method == method::TASKS_GET,
+    };
     let reply = send(call).await?;
-    reply.map_end(move |end| answer(end, &handle, is_get))
+    reply.map_end(move |end| answer(end, &asked))
 }
 
 /// Puts the handle into a `CreateTaskResult`; all else in it stays as it came.
@@ -73,8 +86,17 @@ pub(crate) fn wrap_created(
     Ok(())
 }
 
+/// What a `tasks/*` call was about.
+struct Asked {
+    upstream: Arc<str>,
+    id: String,
+    handle: String,
+    is_get: bool,
+}
+
 /// The answer to a `tasks/*` call as its caller gets it.
-fn answer(end: End, handle: &str, is_get: bool) -> Result<End, CallError> {
+fn answer(end: End, asked: &Asked) -> Result<End, CallError> {
+    let bad = |what| Err(CallError::upstream(Kind::BadUpstream, &asked.upstream).detail(what));
     Ok(match end {
         // Its own words would tell its own id.
         End::Error(error) if error.code() == code::INVALID_PARAMS => {
@@ -84,26 +106,34 @@ fn answer(end: End, handle: &str, is_get: bool) -> Result<End, CallError> {
         // Some servers give the task's own type here; to clients only `complete` is right.
         End::Complete(mut result) | End::Task(mut result) | End::InputRequired(mut result) => {
             if result.contains(TASK_ID) {
-                result.set(TASK_ID, Raw::string(handle));
+                if result.string(TASK_ID).as_ref() != Some(&asked.id) {
+                    return bad(ANOTHER_TASK);
+                }
+                result.set(TASK_ID, Raw::string(&asked.handle));
             }
             ensure_complete(&mut result);
-            if is_get {
-                ensure_complete_inside(&mut result);
+            if asked.is_get && !ensure_complete_inside(&mut result) {
+                return bad(UNFINISHED);
             }
             End::Complete(result)
         }
     })
 }
 
-/// Ensures `resultType: "complete"` in the final result that a task holds.
-fn ensure_complete_inside(task: &mut Object) {
+/// Ensures `resultType: "complete"` in the final result that a task holds; `false` when that says
+/// that it is something else.
+fn ensure_complete_inside(task: &mut Object) -> bool {
     let Some(Ok(mut inner)) = task.get("result").map(Raw::as_object) else {
-        return;
+        return true;
     };
+    if ResultType::of(&inner) != ResultType::Complete {
+        return false;
+    }
     // Rewriting it only where something changes keeps the bytes of the others.
     if ensure_complete(&mut inner) {
         task.set("result", inner.into());
     }
+    true
 }
 
 /// Whether the upstream refused the call for want of the Tasks extension, be it among others;
@@ -125,9 +155,20 @@ mod tests {
         Object::parse(&Bytes::from(text.to_owned())).unwrap()
     }
 
+    /// The answer to `tasks/get` for the task `1`.
+    fn got(from_upstream: &str) -> Result<End, CallError> {
+        let asked = Asked {
+            upstream: "up".into(),
+            id: "1".to_owned(),
+            handle: "H".to_owned(),
+            is_get: true,
+        };
+        answer(End::Task(object(from_upstream)), &asked)
+    }
+
     #[track_caller]
     fn check(from_upstream: &str, to_caller: &str) {
-        let end = answer(End::Task(object(from_upstream)), "H", true);
+        let end = got(from_upstream);
         let Ok(End::Complete(result)) = end else {
             panic!("{end:?}")
         };
@@ -152,6 +193,27 @@ mod tests {
             r#"{"taskId":"1","result":{"resultType":"complete", "n":1e5}}"#,
             r#"{"taskId":"H","result":{"resultType":"complete", "n":1e5},"resultType":"complete"}"#,
         );
+    }
+
+    #[track_caller]
+    fn check_bad(from_upstream: &str, what: &str) {
+        let error = got(from_upstream).unwrap_err();
+        assert_eq!(error.kind, Kind::BadUpstream);
+        assert_eq!(error.detail.as_deref(), Some(what));
+    }
+
+    #[test]
+    fn an_answer_about_another_task_is_the_upstreams_fault() {
+        check_bad(r#"{"taskId":"2","status":"working"}"#, ANOTHER_TASK);
+        check_bad(r#"{"taskId":1,"status":"working"}"#, ANOTHER_TASK);
+    }
+
+    #[test]
+    fn a_result_inside_that_is_not_final_is_the_upstreams_fault() {
+        for other in ["input_required", "task", "odd"] {
+            let text = format!(r#"{{"taskId":"1","result":{{"resultType":"{other}"}}}}"#);
+            check_bad(&text, UNFINISHED);
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::lifecycle::Tasks;
 use crate::member::Member;
 use crate::reply::End;
 use crate::tasks::event::{Reason, TaskCancelled};
+use crate::tasks::passthrough::ANOTHER_TASK;
 use crate::tasks::schedule::Backoff;
 
 /// A question about a task is answered from memory or not at all; the call's own timeout would
@@ -106,9 +107,14 @@ impl Remote {
             End::Error(error) => Ok(Look::Error(error)),
             // A server that gives the task's own type as `resultType` means the same.
             End::Complete(result) | End::Task(result) | End::InputRequired(result) => {
-                Task::read(result).map(Look::Task).ok_or_else(|| {
-                    self.bad("answered `tasks/get` with something that is not a task")
-                })
+                let Some(task) = Task::read(result) else {
+                    return Err(self.bad("answered `tasks/get` with something that is not a task"));
+                };
+                // Another caller's, perhaps.
+                if task.id != self.id {
+                    return Err(self.bad(ANOTHER_TASK));
+                }
+                Ok(Look::Task(task))
             }
         }
     }

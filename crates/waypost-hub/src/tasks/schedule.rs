@@ -23,6 +23,8 @@ pub(crate) struct Schedule {
     most: Duration,
     next: Duration,
     backoff: Backoff,
+    /// There was a poll.
+    looked: bool,
 }
 
 /// The times between tries that fail.
@@ -55,6 +57,7 @@ impl Schedule {
             most: times.poll_most.max(times.poll_least),
             next: times.poll_first,
             backoff: Backoff::default(),
+            looked: false,
         }
     }
 
@@ -69,11 +72,13 @@ impl Schedule {
 
     /// The wait after a poll that failed; `None` when it was one too many.
     pub(crate) fn failed(&mut self) -> Option<Duration> {
+        self.looked = true;
         Some(self.backoff.failed()?.max(self.least))
     }
 
     /// A poll was answered.
     pub(crate) fn answered(&mut self) {
+        self.looked = true;
         self.backoff = Backoff::default();
     }
 
@@ -83,7 +88,8 @@ impl Schedule {
     }
 
     /// When to poll after `wait`. Where that would be past the deadline, there is one last look
-    /// shortly before it: the task may be over by then, and its end would be lost.
+    /// shortly before it: the task may be over by then, and its end would be lost. However soon
+    /// the deadline is, there is a look before it; at once, when it is over already.
     pub(crate) fn instant(&self, now: Instant, wait: Duration, deadline: Instant) -> Instant {
         let regular = now + wait;
         if regular < deadline {
@@ -91,7 +97,8 @@ impl Schedule {
         }
         match deadline.checked_sub(self.least) {
             Some(last) if last > now => last,
-            _ => deadline,
+            _ if self.looked => deadline,
+            _ => now + deadline.saturating_duration_since(now) / 2,
         }
     }
 
@@ -167,12 +174,24 @@ mod tests {
 
     #[test]
     fn the_last_look_is_just_before_the_deadline() {
-        let schedule = Schedule::new(&times());
+        let mut schedule = Schedule::new(&times());
+        schedule.answered();
         let now = Instant::now();
         let deadline = now + ms(1000);
         assert_eq!(schedule.instant(now, ms(400), deadline), now + ms(400));
         assert_eq!(schedule.instant(now, ms(5000), deadline), now + ms(750));
         let late = now + ms(800);
         assert_eq!(schedule.instant(late, ms(5000), deadline), deadline);
+    }
+
+    #[test]
+    fn there_is_a_first_look_however_soon_the_deadline_is() {
+        let mut schedule = Schedule::new(&times());
+        let now = Instant::now();
+        let deadline = now + ms(100);
+        assert_eq!(schedule.instant(now, ms(250), deadline), now + ms(50));
+        assert_eq!(schedule.instant(now, ms(250), now), now);
+        schedule.failed();
+        assert_eq!(schedule.instant(now, ms(250), deadline), deadline);
     }
 }

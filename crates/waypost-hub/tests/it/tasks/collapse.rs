@@ -452,3 +452,65 @@ async fn an_upstream_full_of_calls_is_still_polled_and_told_to_cancel() {
     world.fake.called("tasks/cancel", 1).await;
     assert!((&mut hanging).now_or_never().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_with_hardly_any_life_is_looked_at_before_it_is_given_up() {
+    for ttl in [0, -1, 100] {
+        let mut made = created();
+        made["ttlMs"] = json!(ttl);
+        let world = endless("", made.clone());
+        let mut over = made.clone();
+        over["status"] = json!("completed");
+        over["result"] = json!({ "content": [], "n": 1 });
+        world.fake.on("tasks/get", [super::kit::complete(over)]);
+        let end = world.end(json!({})).await.unwrap();
+        assert_eq!(result(&end)["n"], json!(1), "{ttl}");
+        assert_eq!(world.fake.count("tasks/get"), 1);
+        let world = endless("", made);
+        let start = Instant::now();
+        assert_eq!(world.end(json!({})).await.unwrap_err().kind, Kind::Timeout);
+        assert_eq!(world.fake.count("tasks/get"), 1, "{ttl}");
+        assert!(start.elapsed() <= Duration::from_millis(100));
+        world.fake.called("tasks/cancel", 1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_look_without_an_answer_does_not_outlive_the_longest_wait() {
+    let mut made = created();
+    made["ttlMs"] = json!(0);
+    let world = endless("max_wait: 2s", made);
+    world.fake.on("tasks/get", [Act::Hang]);
+    let start = Instant::now();
+    assert_eq!(world.end(json!({})).await.unwrap_err().kind, Kind::Timeout);
+    assert!(start.elapsed() <= Duration::from_secs(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completed_task_with_a_result_that_is_not_final_is_the_upstreams_fault() {
+    for other in ["input_required", "task", "odd"] {
+        let world = World::new();
+        world.fake.on("tools/call", [task(created())]);
+        let inner = json!({ "result": { "resultType": other, "content": [] } });
+        world.fake.on("tasks/get", [got("completed", inner)]);
+        let error = world.end(json!({})).await.unwrap_err();
+        assert_eq!(error.kind, Kind::BadUpstream, "{other}");
+        assert_eq!(world.fake.count("tasks/cancel"), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_that_brings_another_task_is_not_taken_for_this_one() {
+    let world = World::new();
+    world.fake.on("tools/call", [task(created())]);
+    let mut other = created();
+    other["taskId"] = json!("t2");
+    other["status"] = json!("completed");
+    other["result"] = json!({ "content": [], "secret": "of another caller" });
+    world
+        .fake
+        .on("tasks/get", [super::kit::complete(other), done()]);
+    let end = world.end(json!({})).await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    assert_eq!(world.fake.count("tasks/get"), 2);
+}

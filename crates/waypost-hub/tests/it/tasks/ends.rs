@@ -71,7 +71,7 @@ async fn a_cancelled_task_is_a_tool_result_that_says_so() {
 async fn an_answer_typed_as_a_task_is_read_all_the_same() {
     let mut get = created();
     get["status"] = json!("completed");
-    get["result"] = json!({ "resultType": "task", "content": [] });
+    get["result"] = json!({ "content": [] });
     let end = ends(task(get)).await.unwrap();
     is_complete(&end, &json!({ "resultType": "complete", "content": [] }));
 }
