@@ -6,7 +6,7 @@
 //! | [`handle`] | what a task is called towards its caller |
 //! | [`passthrough`] | how `tasks/*` reach the task |
 //! | `collapse`, `schedule`, `progress` | how Waypost waits for a task in its caller's place |
-//! | `rounds`, `parked`, `state` | how a task that asks reaches a caller that knows no tasks |
+//! | `rounds`, `parked`, `shared`, `state` | how a task that asks reaches a caller that knows no tasks |
 //!
 //! `drive` puts them together for one call.
 
@@ -22,6 +22,7 @@ pub(crate) mod progress;
 pub(crate) mod remote;
 pub(crate) mod rounds;
 pub(crate) mod schedule;
+pub(crate) mod shared;
 pub(crate) mod state;
 pub(crate) mod tags;
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{broadcast, mpsc};
 use waypost_wire::message::Notification;
 
 use crate::error::CallError;
@@ -18,13 +18,22 @@ const ROOM: usize = 4;
 
 /// Where the future writes notifications to.
 #[derive(Clone, Debug)]
-pub(crate) struct Notifier(mpsc::Sender<Notification>);
+pub(crate) enum Notifier {
+    /// The one reader that polls the future.
+    Reader(mpsc::Sender<Notification>),
+    /// Readers that share the future. None of them holds up the others: a slow one misses some.
+    Readers(broadcast::Sender<Notification>),
+}
 
 impl Notifier {
-    /// Hands a notification to the reader; waits while it is slow.
+    /// Hands a notification to the reader; waits while a single one is slow.
     pub(crate) async fn send(&self, notification: Notification) {
-        // The other half lives as long as the future that calls this.
-        drop(self.0.send(notification).await);
+        match self {
+            // The other half lives as long as the future that calls this.
+            Self::Reader(reader) => drop(reader.send(notification).await),
+            // They may all have left.
+            Self::Readers(readers) => drop(readers.send(notification)),
+        }
     }
 }
 
@@ -35,7 +44,7 @@ where
     F: Future<Output = Result<End, CallError>> + Send + 'static,
 {
     let (sender, notifications) = mpsc::channel(ROOM);
-    let future = Box::pin(write(Notifier(sender)));
+    let future = Box::pin(write(Notifier::Reader(sender)));
     Generated {
         future: Some(future),
         notifications,

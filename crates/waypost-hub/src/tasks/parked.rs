@@ -1,18 +1,19 @@
 //! The rounds of collapsed tasks that wait for their caller, and the answers just given.
 //!
 //! A request state is good for one retry. A client that did not get the answer repeats it: for
-//! a minute it gets the same answer, and while the first is still worked on it waits for that.
+//! a minute it gets the same answer, and while the first is still worked on it takes part in
+//! that, so that the work goes on for as long as any of them waits.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::error::{CallError, Kind, Origin};
 use crate::limit::{Limit, Permit};
 use crate::reply::End;
+use crate::tasks::shared::{Answer, Shared, WeakShared};
 use crate::tasks::state::RoundId;
 
 /// How long a repeat gets the stored answer.
@@ -32,25 +33,14 @@ pub(crate) struct Parked {
 /// What a state gets.
 #[derive(Debug)]
 pub(crate) enum Claim {
-    /// The round is yours: answer it.
-    Yours(Ticket),
-    /// Somebody is at it; wait for the same answer.
-    Wait(Waiter),
+    /// The work on the round, which has just begun.
+    Begun(Shared),
+    /// Somebody is at it: the same work.
+    Joined(Shared),
     /// The answer that was given.
     Given(Answer),
     /// Used, expired or never made here.
     Gone,
-}
-
-/// An answer that can be given again.
-pub(crate) type Answer = Arc<Result<End, Failure>>;
-
-/// What is kept of a [`CallError`] to say it again.
-#[derive(Clone, Debug)]
-pub(crate) struct Failure {
-    kind: Kind,
-    origin: Origin,
-    detail: String,
 }
 
 /// The right to answer one round. Dropped without an answer, the round is gone.
@@ -59,15 +49,10 @@ pub(crate) struct Ticket {
     parked: Arc<Parked>,
     id: RoundId,
     turn: u64,
-    answer: watch::Sender<Option<Answer>>,
     /// When the process that made the round forgets it; `None` for one of our own, which is
     /// known as used by being unknown.
     remember_until: Option<Instant>,
 }
-
-/// Waits for another's answer.
-#[derive(Debug)]
-pub(crate) struct Waiter(watch::Receiver<Option<Answer>>);
 
 /// A round that waits for its caller.
 #[derive(Debug)]
@@ -107,7 +92,7 @@ enum Slot {
     },
     Running {
         turn: u64,
-        answer: watch::Receiver<Option<Answer>>,
+        work: WeakShared,
     },
     Given(Answer, Option<Instant>),
     Used,
@@ -152,25 +137,37 @@ impl Parked {
     /// Somebody came back with the state of a round. `foreign_until` is given for a round that
     /// another process made and that is still good until then: nothing is known of it here, and
     /// it may be used.
-    pub(crate) fn claim(self: &Arc<Self>, id: RoundId, foreign_until: Option<Instant>) -> Claim {
+    ///
+    /// `begin` makes the work on the round where it has to be done. It must not look at any round,
+    /// nor drop the ticket.
+    pub(crate) fn claim(
+        self: &Arc<Self>,
+        id: RoundId,
+        foreign_until: Option<Instant>,
+        begin: impl FnOnce(Ticket) -> Shared,
+    ) -> Claim {
         let mut table = self.table();
         table.sweep(Instant::now());
         match table.slots.get(&id) {
             Some(Slot::Given(answer, _)) => Claim::Given(Arc::clone(answer)),
-            Some(Slot::Running { answer, .. }) => Claim::Wait(Waiter(answer.clone())),
+            // Nobody has it any more who is just giving it up.
+            Some(Slot::Running { work, .. }) => work.join().map_or(Claim::Gone, Claim::Joined),
             Some(Slot::Used) => Claim::Gone,
             None if foreign_until.is_none() => Claim::Gone,
             Some(Slot::Waiting { .. }) | None => {
-                let (sender, answer) = watch::channel(None);
                 let turn = table.turn();
-                table.slots.insert(id, Slot::Running { turn, answer });
-                Claim::Yours(Ticket {
+                let work = begin(Ticket {
                     parked: Arc::clone(self),
                     id,
                     turn,
-                    answer: sender,
                     remember_until: foreign_until,
-                })
+                });
+                let running = Slot::Running {
+                    turn,
+                    work: work.downgrade(),
+                };
+                table.slots.insert(id, running);
+                Claim::Begun(work)
             }
         }
     }
@@ -247,23 +244,17 @@ fn size(answer: &Answer) -> usize {
             object.encoded_len()
         }
         Ok(End::Error(error)) => error.as_bytes().len(),
-        Err(failure) => failure.detail.len(),
+        Err(failure) => failure.size(),
     }
 }
 
 // === impl Ticket ===
 
 impl Ticket {
-    /// Gives the answer to all who wait or will ask again.
-    pub(crate) fn give(self, answer: &Result<End, CallError>) {
-        let answer: Answer = Arc::new(match answer {
-            Ok(end) => Ok(end.clone()),
-            Err(error) => Err(Failure::of(error)),
-        });
+    /// Keeps the answer for all who will ask again.
+    pub(crate) fn give(self, answer: &Answer) {
         let mut table = self.parked.table();
-        table.give(self.id, Arc::clone(&answer), self.remember_until);
-        drop(table);
-        self.answer.send_replace(Some(answer));
+        table.give(self.id, Arc::clone(answer), self.remember_until);
     }
 }
 
@@ -301,55 +292,11 @@ impl Waiting {
     }
 }
 
-// === impl Waiter ===
-
-impl Waiter {
-    /// The other's answer.
-    ///
-    /// # Errors
-    /// When the other gave up without one.
-    pub(crate) async fn answer(mut self) -> Result<End, CallError> {
-        let answer = match self.0.wait_for(Option::is_some).await {
-            Ok(answer) => answer.clone(),
-            Err(_) => None,
-        };
-        answer.map_or_else(
-            || {
-                Err(CallError::unknown(
-                    "the call that first used this request state was given up",
-                ))
-            },
-            |answer| again(&answer),
-        )
-    }
-}
-
-/// The same answer once more.
-pub(crate) fn again(answer: &Answer) -> Result<End, CallError> {
-    match &**answer {
-        Ok(end) => Ok(end.clone()),
-        Err(failure) => {
-            Err(CallError::new(failure.kind, failure.origin.clone()).detail(failure.detail.clone()))
-        }
-    }
-}
-
-// === impl Failure ===
-
-impl Failure {
-    fn of(error: &CallError) -> Self {
-        let detail = error.detail.as_deref();
-        Self {
-            kind: error.kind,
-            origin: error.origin.clone(),
-            detail: detail.map_or_else(|| error.kind.to_string(), str::to_owned),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::CallError;
+    use crate::tasks::shared::answer;
 
     const ROUND: RoundId = 7;
 
@@ -359,12 +306,26 @@ mod tests {
         (parked, waiting)
     }
 
+    /// Work that holds the ticket, and what makes it give an answer.
     #[track_caller]
-    fn claim(parked: &Arc<Parked>) -> Ticket {
-        match parked.claim(ROUND, None) {
-            Claim::Yours(ticket) => ticket,
+    fn claim(parked: &Arc<Parked>) -> (Shared, oneshot::Sender<()>) {
+        let (go, gone) = oneshot::channel();
+        let begin = |ticket: Ticket| {
+            Shared::new(move |_| async move {
+                gone.await.unwrap();
+                let answer = answer(Err(CallError::unknown("x")));
+                ticket.give(&answer);
+                answer
+            })
+        };
+        match parked.claim(ROUND, None, begin) {
+            Claim::Begun(work) => (work, go),
             other => panic!("{other:?}"),
         }
+    }
+
+    fn again(parked: &Arc<Parked>) -> Claim {
+        parked.claim(ROUND, None, |_| panic!("begun twice"))
     }
 
     #[tokio::test]
@@ -372,22 +333,37 @@ mod tests {
         let (parked, _) = parked();
         let earlier = claim(&parked);
         let _waiting = parked.park(ROUND, parked.place().unwrap());
-        let later = claim(&parked);
+        let (later, go) = claim(&parked);
         drop(earlier);
-        assert!(matches!(parked.claim(ROUND, None), Claim::Wait(_)));
-        later.give(&Err(CallError::unknown("x")));
-        assert!(matches!(parked.claim(ROUND, None), Claim::Given(_)));
+        assert!(matches!(again(&parked), Claim::Joined(_)));
+        go.send(()).unwrap();
+        later.end().await.unwrap_err();
+        assert!(matches!(again(&parked), Claim::Given(_)));
+    }
+
+    #[tokio::test]
+    async fn a_round_is_gone_with_the_last_who_works_on_it() {
+        let (parked, _) = parked();
+        let (first, _go) = claim(&parked);
+        let Claim::Joined(second) = again(&parked) else {
+            panic!("not joined");
+        };
+        drop(first);
+        let third = again(&parked);
+        assert!(matches!(third, Claim::Joined(_)));
+        drop((second, third));
+        assert!(matches!(again(&parked), Claim::Gone));
     }
 
     #[tokio::test]
     async fn a_late_timer_does_not_take_a_round_that_waits_again() {
         let (parked, mut first) = parked();
-        let ticket = claim(&parked);
+        let work = claim(&parked);
         first.claimed().await;
         let second = parked.park(ROUND, parked.place().unwrap());
-        drop(ticket);
+        drop(work);
         assert!(!first.expire());
         assert!(second.expire());
-        assert!(matches!(parked.claim(ROUND, None), Claim::Gone));
+        assert!(matches!(again(&parked), Claim::Gone));
     }
 }

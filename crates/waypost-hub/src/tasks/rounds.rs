@@ -16,10 +16,11 @@ use crate::registry::now_ms;
 use crate::reply::{End, Reply};
 use crate::tasks::collapse::Wait;
 use crate::tasks::event::{PollFailed, Reason};
-use crate::tasks::generate::{Notifier, generate};
-use crate::tasks::parked::{Claim, Place, REPEATABLE, Ticket, again};
+use crate::tasks::generate::Notifier;
+use crate::tasks::parked::{Claim, Place, REPEATABLE, Ticket};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
+use crate::tasks::shared::{self, Answer, Shared, again};
 use crate::tasks::state::{Binding, Kind as StateKind, Round, RoundId, State, unknown_state};
 use crate::tasks::{Desk, Job};
 
@@ -85,22 +86,31 @@ pub(crate) fn resume(
     let left = Duration::from_millis(expires_ms.saturating_sub(now_ms()));
     let foreign = round.issuer != desk.issuer && !left.is_zero();
     let until = foreign.then(|| Instant::now() + left);
-    match desk.parked.claim(round.id, until) {
+    let (principal, session) = (&job.call.principal, job.call.session.as_ref());
+    let instance = job.member.upstream.instance(principal, session);
+    let is_gone = instance.as_deref() != round.instance.as_deref();
+    let token = job.call.meta.progress_token.clone();
+    let begin = |ticket| {
+        if is_gone {
+            return forgotten(ticket);
+        }
+        let remote = Remote::new(&job.member, instance, round.task.clone(), &job.call);
+        go_on(desk, job, remote, round, ticket, responses)
+    };
+    match desk.parked.claim(round.id, until, begin) {
         Claim::Gone => Err(unknown_state()),
         Claim::Given(answer) => again(&answer).map(Reply::End),
-        Claim::Wait(waiter) => Ok(Reply::Stream(generate(|_| waiter.answer()))),
-        Claim::Yours(ticket) => {
-            let instance = job
-                .member
-                .upstream
-                .instance(&job.call.principal, job.call.session.as_ref());
-            if instance.as_deref() != round.instance.as_deref() {
-                return Err(CallError::unknown_task());
-            }
-            let remote = Remote::new(&job.member, instance, round.task.clone(), &job.call);
-            Ok(go_on(desk, job, remote, round, ticket, responses))
-        }
+        Claim::Begun(_) if is_gone => Err(CallError::unknown_task()),
+        Claim::Begun(work) | Claim::Joined(work) => Ok(Reply::Stream(work.events(token))),
     }
+}
+
+/// The process or session that had the task is gone, and the round is used up.
+fn forgotten(ticket: Ticket) -> Shared {
+    Shared::new(move |_| async move {
+        drop(ticket);
+        shared::answer(Err(CallError::unknown_task()))
+    })
 }
 
 fn go_on(
@@ -110,17 +120,17 @@ fn go_on(
     round: &Round,
     ticket: Ticket,
     responses: Option<Raw>,
-) -> Reply {
+) -> Shared {
     let age = Duration::from_millis(now_ms().saturating_sub(round.born_ms));
     let now = Instant::now();
     let born = now.checked_sub(age).unwrap_or(now);
-    let progress = Progress::new(job.call.meta.progress_token.clone());
-    // From here on the task is cancelled when this caller leaves, even before the first poll.
+    // Others may come to wait for it, with tokens of their own or without: each puts its own in.
+    let progress = Progress::new(Some(Raw::null()));
+    // From here on the task is cancelled when nobody waits, even before the first poll.
     let wait = Wait::resume(desk, Arc::new(job), remote, progress, born);
     let desk = Arc::clone(desk);
     let id = round.id;
-    let run = move |notifier| answer(desk, wait, id, ticket, responses, notifier);
-    Reply::Stream(generate(run))
+    Shared::new(move |notifier| answer(desk, wait, id, ticket, responses, notifier))
 }
 
 async fn answer(
@@ -130,7 +140,7 @@ async fn answer(
     ticket: Ticket,
     responses: Option<Raw>,
     notifier: Notifier,
-) -> Result<End, CallError> {
+) -> Answer {
     if let Some(responses) = responses {
         let keys = keys_of(&responses);
         match wait.remote().update(responses).await {
@@ -138,13 +148,11 @@ async fn answer(
             // The state is used up, so nobody can answer better: the task is of no use any more.
             Ok(Err(error)) => {
                 wait.cancel(Reason::Broken);
-                let refused = Ok(End::Error(error));
-                give(&desk, ticket, &refused);
-                return refused;
+                return give(&desk, ticket, Ok(End::Error(error)));
             }
             Err(error) if error.retryable => {
                 put_back(&desk, wait, id, ticket);
-                return Err(error);
+                return shared::answer(Err(error));
             }
             // It may have arrived. Then polling shows it; else the question comes again.
             Err(error) => {
@@ -154,12 +162,12 @@ async fn answer(
         }
     }
     let end = wait.run(None, notifier).await;
-    give(&desk, ticket, &end);
-    end
+    give(&desk, ticket, end)
 }
 
-fn give(desk: &Arc<Desk>, ticket: Ticket, answer: &Result<End, CallError>) {
-    ticket.give(answer);
+fn give(desk: &Arc<Desk>, ticket: Ticket, end: Result<End, CallError>) -> Answer {
+    let answer = shared::answer(end);
+    ticket.give(&answer);
     // Without it a large answer would stay until somebody else comes back with a state.
     let parked = Arc::clone(&desk.parked);
     desk.background.spawn(|stop| async move {
@@ -168,6 +176,7 @@ fn give(desk: &Arc<Desk>, ticket: Ticket, answer: &Result<End, CallError>) {
             () = tokio::time::sleep(REPEATABLE) => parked.sweep(),
         }
     });
+    answer
 }
 
 /// The upstream certainly did not get the answers: the same state may bring them again.

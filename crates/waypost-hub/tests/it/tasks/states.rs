@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use waypost_hub::call::Principal;
-use waypost_hub::error::CallError;
+use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::{End, Event, Reply};
 
-use super::kit::{Act, Setup, World, call, created, done, got, object, result, retry, task};
+use super::kit::{
+    Act, Setup, World, call, created, done, got, object, result, retry, stream, task,
+};
+use waypost_wire::raw::Raw;
 
 const UNKNOWN: &str = "the request: unknown or expired request state";
 
@@ -85,14 +88,72 @@ async fn concurrent_repeats_wait_for_the_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_answer_that_is_given_up_is_told_so() {
+async fn a_repeat_takes_the_wait_over_from_a_caller_that_left() {
     let (world, state) = asked().await;
-    world.fake.on("tasks/get", [Act::Hang]);
+    world.fake.on("tasks/update", [Act::Hang]);
+    let with_token = |token: &str| {
+        let mut call = retry(elicits(), &state, responses());
+        call.meta.progress_token = Some(Raw::string(token));
+        call
+    };
+    let mut first = stream(world.send(with_token("first")).await.unwrap());
+    assert!(first.next().now_or_never().is_none());
+    assert_eq!(world.fake.count("tasks/update"), 1);
+    let mut second = stream(world.send(with_token("second")).await.unwrap());
+    assert!(second.next().now_or_never().is_none());
+    // The update is given up after 30 s and may have arrived; nobody sends it again.
+    drop(first);
+    let Some(Ok(Event::Notification(progress))) = second.next().await else {
+        panic!("no progress");
+    };
+    let token = progress.params.string("progressToken");
+    assert_eq!(token.as_deref(), Some("second"));
+    let Some(Ok(Event::End(end))) = second.next().await else {
+        panic!("no end");
+    };
+    assert_eq!(result(&end)["n"], json!(1));
+    assert_eq!(world.fake.count("tasks/update"), 1);
+    assert_eq!(world.fake.count("tasks/cancel"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_when_nobody_waits_any_more_the_task_is_cancelled() {
+    let (world, state) = asked().await;
+    world.fake.on("tasks/get", [got("working", json!({}))]);
+    let first = world.retry(elicits(), &state, responses()).await.unwrap();
+    let mut second = stream(world.retry(elicits(), &state, responses()).await.unwrap());
+    drop(first);
+    assert!(second.next().now_or_never().is_none());
+    let polls = world.fake.count("tasks/get");
+    let polled = world.fake.called("tasks/get", polls + 1);
+    tokio::select! {
+        _ = second.next() => panic!("no answer can have come"),
+        () = polled => {}
+    }
+    assert_eq!(world.fake.count("tasks/cancel"), 0);
+    drop(second);
+    world.fake.called("tasks/cancel", 1).await;
+    let late = answer(&world, &state).await.unwrap_err();
+    assert_eq!(late.to_string(), UNKNOWN);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_too_is_told_as_well_what_may_be_tried_again() {
+    let (world, state) = asked().await;
+    world
+        .fake
+        .on("tasks/update", [Act::Refuse(Kind::Unavailable)]);
     let first = world.retry(elicits(), &state, responses()).await.unwrap();
     let second = world.retry(elicits(), &state, responses()).await.unwrap();
-    drop(first);
-    let error = second.into_end().await.unwrap_err();
-    assert!(error.to_string().contains("given up"), "{error}");
+    for reply in [first, second] {
+        let error = reply.into_end().await.unwrap_err();
+        assert_eq!((error.kind, error.retryable), (Kind::Unavailable, true));
+    }
+    assert_eq!(world.fake.count("tasks/update"), 1);
+    world
+        .fake
+        .on("tasks/update", [super::kit::complete(json!({}))]);
+    answer(&world, &state).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,9 +163,7 @@ async fn a_state_is_good_only_for_its_principal_method_and_tool() {
     other.principal = Principal::new("bob");
     assert_eq!(world.send(other).await.unwrap_err().to_string(), UNKNOWN);
     let mut other = retry(elicits(), &state, responses());
-    other
-        .params
-        .set("name", waypost_wire::raw::Raw::string("other"));
+    other.params.set("name", Raw::string("other"));
     assert_eq!(world.send(other).await.unwrap_err().to_string(), UNKNOWN);
     let mut other = retry(elicits(), &state, responses());
     other.method = "prompts/get".to_owned();
