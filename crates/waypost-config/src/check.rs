@@ -4,11 +4,11 @@
 //! What a problem was found in is left out, so that its default stands in and the later stages
 //! can go on and find more.
 
-use crate::node::{Kind, Node, Scalar, Style};
+use crate::node::{Entry, Kind, Node, Scalar, Style};
 use crate::path::KeyPath;
 use crate::problem::{Problem, Report};
 use crate::shape::{KeyShape, Shape};
-use crate::{suggest, yaml};
+use crate::{foreign, suggest, yaml};
 
 /// Fits `node`; the answer is JSON with the keys in the order of the file.
 pub(crate) fn fit(shape: &Shape, node: &Node, report: &mut Report<'_>) -> String {
@@ -87,14 +87,7 @@ fn map<'s>(
     for entry in node.entries() {
         let path = at.key(&entry.key);
         let Some(shape) = shape_of(&entry.key) else {
-            let problem = Problem::error(&entry.place, &path, "unknown key");
-            report.refuse(
-                &path,
-                match hint_for(&entry.key, known) {
-                    Some(hint) => problem.with_hint(hint),
-                    None => problem,
-                },
-            );
+            unknown(node, entry, at, known, report);
             continue;
         };
         let mut json = String::new();
@@ -108,6 +101,29 @@ fn map<'s>(
         }
     }
     out.push('}');
+}
+
+fn unknown(node: &Node, entry: &Entry, at: &KeyPath, known: &[KeyShape], report: &mut Report<'_>) {
+    let path = at.key(&entry.key);
+    if let Some(hint) = foreign::hint(&path) {
+        let what = "this key is for an editor and does nothing here";
+        report.warning(&path, what, hint);
+        return;
+    }
+    let problem = Problem::error(&entry.place, &path, "unknown key");
+    let meant = suggest::nearest(&entry.key, known.iter().map(|known| known.name.as_str()));
+    let hint = match meant {
+        _ if entry.key == "<<" => {
+            Some("merge keys are not supported; an alias can stand for a whole value".to_owned())
+        }
+        Some(name) => Some(format!("did you mean `{name}`?")),
+        None => None,
+    };
+    report.refuse(&path, Problem { hint, ..problem });
+    // What is missing because its name is misspelt is not missing.
+    if let Some(meant) = meant.filter(|meant| node.get(meant).is_none()) {
+        report.already_refused(&at.key(meant));
+    }
 }
 
 fn list(inner: &Shape, items: &[Node], at: &KeyPath, report: &mut Report<'_>, out: &mut String) {
@@ -146,7 +162,9 @@ fn nested(
         _ => false,
     };
     match parsed {
-        Ok(inner) if fits(&inner) => value(shape, &outside(inner, node), at, report, out),
+        (Some(inner), problems) if problems.is_empty() && fits(&inner) => {
+            value(shape, &outside(inner, node), at, report, out)
+        }
         _ => {
             let hint = match shape {
                 Shape::List(_) => "write `[a, b]`",
@@ -261,16 +279,6 @@ fn empty(shape: &Shape) -> &'static str {
             "\"\""
         }
     }
-}
-
-fn hint_for(key: &str, known: &[KeyShape]) -> Option<String> {
-    if key == "<<" {
-        return Some(
-            "merge keys are not supported; an alias can stand for a whole value".to_owned(),
-        );
-    }
-    let name = suggest::nearest(key, known.iter().map(|known| known.name.as_str()))?;
-    Some(format!("did you mean `{name}`?"))
 }
 
 fn quote(text: &str) -> String {

@@ -48,7 +48,7 @@ fn parse(text: &str) -> Value {
             Kind::Scalar(scalar) => scalar.text.as_str().into(),
         }
     }
-    value(&yaml::parse("an example", text).unwrap())
+    value(&yaml::parse("an example", text).0.unwrap())
 }
 
 /// Loads a configuration with the given variables and with secret files that it names.

@@ -144,7 +144,11 @@ impl Values<'_> {
 
     fn file(&self, path: &str) -> Result<String, (String, String)> {
         let mut text = std::fs::read_to_string(self.folder.join(path)).map_err(|error| {
-            let hint = "the path is relative to the configuration file";
+            let hint = if Path::new(path).is_absolute() {
+                "make it readable for the user that Waypost runs as, or correct the path"
+            } else {
+                "the path is relative to the configuration file"
+            };
             (
                 format!("cannot read the file `{path}`: {}", reason(&error)),
                 hint.to_owned(),
@@ -235,6 +239,10 @@ mod tests {
             Err("`${input:...}` asks a person, and a daemon has none to ask"),
         );
         check("${A", Err("`${` without an end"));
+        check(
+            "${file:/no/such/file}",
+            Err("cannot read the file `/no/such/file`: there is no such file"),
+        );
         check(
             "${cmd:date}",
             Err("`${...}` holds something that is no variable's name"),

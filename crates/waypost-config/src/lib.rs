@@ -18,6 +18,7 @@ mod compile;
 pub mod config;
 #[cfg(test)]
 mod examples;
+mod foreign;
 mod include;
 mod interpolate;
 mod layers;

@@ -125,9 +125,11 @@ fn read(path: &Path) -> Result<String, String> {
 fn text_layer(name: &str, text: &str, problems: &mut Vec<Problem>) -> Node {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let empty = || Node::empty(Place::of(name));
-    match yaml::parse(name, text) {
-        Ok(root) if matches!(root.kind, Kind::Map(_)) => root,
-        Ok(root) => {
+    let (root, found) = yaml::parse(name, text);
+    problems.extend(found);
+    match root {
+        Some(root) if matches!(root.kind, Kind::Map(_)) => root,
+        Some(root) => {
             problems.push(Problem::error(
                 &root.place,
                 &KeyPath::default(),
@@ -135,10 +137,7 @@ fn text_layer(name: &str, text: &str, problems: &mut Vec<Problem>) -> Node {
             ));
             empty()
         }
-        Err(found) => {
-            problems.extend(found);
-            empty()
-        }
+        None => empty(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::node::{Node, Place};
-use crate::path::KeyPath;
+use crate::path::{KeyPath, Step};
 use crate::secret::Secret;
 
 /// One thing wrong with the configuration.
@@ -132,6 +132,20 @@ impl<'a> Report<'a> {
         self.push(Severity::Error, at, what.as_ref(), Some(hint.into()));
     }
 
+    /// Says what is wrong with a map, unless that may be because one of these keys of it was
+    /// refused.
+    pub(crate) fn error_without(
+        &mut self,
+        at: &KeyPath,
+        keys: &[&str],
+        what: impl AsRef<str>,
+        hint: impl Into<String>,
+    ) {
+        if !keys.iter().any(|key| self.refused.contains(&at.key(key))) {
+            self.error_hint(at, what, hint);
+        }
+    }
+
     pub(crate) fn warning(&mut self, at: &KeyPath, what: impl AsRef<str>, hint: impl Into<String>) {
         self.push(Severity::Warning, at, what.as_ref(), Some(hint.into()));
     }
@@ -189,14 +203,14 @@ impl<'a> Report<'a> {
         self.problems
     }
 
-    /// A problem about a key that was refused, or about a map one of whose keys was, is dropped:
+    /// A problem about a key that was refused, or about a list one of whose items was, is dropped:
     /// it would only be a consequence.
     fn push(&mut self, severity: Severity, at: &KeyPath, what: &str, hint: Option<String>) {
-        if self
-            .refused
-            .iter()
-            .any(|path| path == at || path.parent().as_ref() == Some(at))
-        {
+        let is_item = |path: &KeyPath| {
+            let is_index = matches!(path.steps().last(), Some(Step::Index(_)));
+            is_index && path.parent().as_ref() == Some(at)
+        };
+        if self.refused.iter().any(|path| path == at || is_item(path)) {
             return;
         }
         let place = self.place(at);

@@ -19,10 +19,9 @@ const MAX_NODES: usize = 20_000;
 
 /// Parses one document. An empty text is an empty map.
 ///
-/// # Errors
-///
-/// Everything wrong with it, as far as one can read on.
-pub(crate) fn parse(source: &str, text: &str) -> Result<Node, Vec<Problem>> {
+/// Gives everything wrong with it too, as far as one can read on. A document of which a part is
+/// wrong is still there without it; one that is no YAML from some place on is not.
+pub(crate) fn parse(source: &str, text: &str) -> (Option<Node>, Vec<Problem>) {
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
         source: source.into(),
@@ -31,13 +30,11 @@ pub(crate) fn parse(source: &str, text: &str) -> Result<Node, Vec<Problem>> {
         left: MAX_NODES,
         problems: Vec::new(),
     };
-    let node = reader.document();
-    match node {
-        Ok(node) if reader.problems.is_empty() => Ok(node),
-        Ok(_) => Err(reader.problems),
+    match reader.document() {
+        Ok(node) => (Some(node), reader.problems),
         Err(problem) => {
             reader.problems.push(*problem);
-            Err(reader.problems)
+            (None, reader.problems)
         }
     }
 }

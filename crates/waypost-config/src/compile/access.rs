@@ -111,8 +111,9 @@ pub(super) fn keys(raw: &[RawKey], at: &KeyPath, report: &mut Report<'_>) -> Vec
 
 fn unhashed(key: &RawKey, at: &KeyPath, report: &mut Report<'_>) {
     if key.hash.is_none() {
-        report.error_hint(
+        report.error_without(
             at,
+            &["hash"],
             "needs `hash`",
             "`waypost auth add-key` makes a key and its entry",
         );
@@ -129,8 +130,9 @@ fn unhashed(key: &RawKey, at: &KeyPath, report: &mut Report<'_>) {
 fn key_name(name: &str, at: &KeyPath, report: &mut Report<'_>) {
     let fits = |b: u8| b.is_ascii_alphanumeric() || b"-_.@".contains(&b);
     if name.is_empty() {
-        report.error_hint(
+        report.error_without(
             at,
+            &["name"],
             "needs `name`",
             "the name of whoever uses the key, as in `ci`",
         );

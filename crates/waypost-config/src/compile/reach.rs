@@ -40,9 +40,26 @@ pub(super) fn reach(
     match (raw.url.clone(), raw.command.clone()) {
         (Some(url), None) => remote(&url, raw, at, report),
         (None, Some(command)) => local(command, raw, folder, at, report),
-        (None, None) | (Some(_), Some(_)) => {
+        (url, _) => {
             let hint = "give `url` for a remote server, `command` for a local one";
-            report.error_hint(at, "needs exactly one of `url` and `command`", hint);
+            let what = "needs exactly one of `url` and `command`";
+            report.error_without(at, &["url", "command"], what, hint);
+            // Whichever of the two stays has to be right.
+            if let Some(url) = url {
+                address(&url, at, report);
+            }
+            headers(raw.headers, &at.key("headers"), report);
+            variables(&raw.env, &raw.inherit_env, at, report);
+            None
+        }
+    }
+}
+
+fn address(url: &Secret, at: &KeyPath, report: &mut Report<'_>) -> Option<Url> {
+    match Url::parse(url.expose()) {
+        Ok(url) => Some(url),
+        Err((what, hint)) => {
+            report.error_hint(&at.key("url"), what, hint);
             None
         }
     }
@@ -62,13 +79,7 @@ fn remote(url: &Secret, raw: RawServer, at: &KeyPath, report: &mut Report<'_>) -
         report,
     );
     let headers = headers(raw.headers, &at.key("headers"), report);
-    match Url::parse(url.expose()) {
-        Ok(url) => Some(Reach::Http { url, headers }),
-        Err((what, hint)) => {
-            report.error_hint(&at.key("url"), what, hint);
-            None
-        }
-    }
+    address(url, at, report).map(|url| Reach::Http { url, headers })
 }
 
 fn local(
@@ -119,19 +130,7 @@ fn local(
             report.error(&at.key("args").index(index), "has a NUL character");
         }
     }
-    for (name, value) in &raw.env.0 {
-        let at = at.key("env").key(name);
-        if !names::is_variable(name) {
-            report.error(&at, "not a variable's name");
-        } else if value.expose().contains('\0') {
-            report.error(&at, "has a NUL character");
-        }
-    }
-    for (index, name) in raw.inherit_env.iter().enumerate() {
-        if !names::is_variable(name) {
-            report.error(&at.key("inherit_env").index(index), "not a variable's name");
-        }
-    }
+    variables(&raw.env, &raw.inherit_env, at, report);
     Some(Reach::Stdio {
         command,
         args: raw.args,
@@ -139,6 +138,22 @@ fn local(
         inherit_env: raw.inherit_env,
         cwd: raw.cwd.map(|cwd| settings::beside(folder, &cwd)),
     })
+}
+
+fn variables(env: &Ordered<Secret>, inherit: &[String], at: &KeyPath, report: &mut Report<'_>) {
+    for (name, value) in &env.0 {
+        let at = at.key("env").key(name);
+        if !names::is_variable(name) {
+            report.error(&at, "not a variable's name");
+        } else if value.expose().contains('\0') {
+            report.error(&at, "has a NUL character");
+        }
+    }
+    for (index, name) in inherit.iter().enumerate() {
+        if !names::is_variable(name) {
+            report.error(&at.key("inherit_env").index(index), "not a variable's name");
+        }
+    }
 }
 
 fn refuse_present(keys: &[(&str, bool)], what: &str, at: &KeyPath, report: &mut Report<'_>) {

@@ -10,6 +10,7 @@
 mod robust;
 mod settings;
 mod sources;
+mod together;
 mod upstreams;
 
 use waypost_config::{Config, Loaded, Problem, parse_str};

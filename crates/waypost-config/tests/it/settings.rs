@@ -138,7 +138,7 @@ fn keys_are_known_and_have_types() {
     );
     check("- a", &["1:1 error : must be a map of settings"]);
     check(
-        "listen: 1\nlisten: 2",
+        "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2",
         &["2:1 error listen: this key is given twice (keep one of the two)"],
     );
 }

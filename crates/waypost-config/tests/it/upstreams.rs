@@ -286,12 +286,12 @@ fn the_shape_of_claude_and_cursor_is_understood() {
 fn a_transport_that_does_not_fit_is_refused() {
     check(
         "mcpServers:\n  a: {type: sse, url: 'http://h'}\n  b: {type: http, command: x}\n  c: {type: stdio, url: 'http://h'}\n  \
-         d: {transport: ws, url: 'http://h'}\n  e: {command: x, alwaysAllow: []}\n  f: {command: x, timeout: 0}\n",
+         d: {transport: ws, url: 'http://h'}\n  e: {command: x, colour: []}\n  f: {command: x, timeout: 0}\n",
         &[
             "3:13 error mcpServers.b.type: needs `url`: `http` (give `url`, or leave out `type`)",
             "4:13 error mcpServers.c.type: needs `command`: `stdio` (give `command`, or leave out `type`)",
             "5:18 error mcpServers.d.transport: not a transport: `ws` (write `stdio`, `http` or `sse`)",
-            "6:19 error mcpServers.e.alwaysAllow: unknown key",
+            "6:19 error mcpServers.e.colour: unknown key",
             "7:28 error mcpServers.f.timeout: may not be 0 (leave it out for the default)",
         ],
     );
