@@ -97,11 +97,16 @@ pub(crate) fn upstreams(
         response_limit: config.limits.response_body,
         env: Arc::new(environment()),
         tls: waypost_upstream::parts::Tls::default(),
-        // Without keys there is nobody to keep anything from: whoever gets here may do all.
-        tell_callers: config.auth.keys.is_empty(),
+        tell_callers: is_ours_alone(config),
         parked: Arc::new(Semaphore::new(config.limits.parked)),
         guard,
     }
+}
+
+/// Whether nobody calls but who runs Waypost, so that there is nobody to keep anything from.
+/// `insecure` opens a listener to the network without making its callers one.
+fn is_ours_alone(config: &Config) -> bool {
+    config.auth.keys.is_empty() && config.listen.ip().is_loopback()
 }
 
 /// The hub over its upstreams.
@@ -155,5 +160,27 @@ impl Upstream for Unusable {
 
     fn call(&self, _: Call) -> CallFuture<'_> {
         Box::pin(std::future::ready(Err(self.error())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(yaml: &str, expected: bool) {
+        let config = waypost_config::parse_str(yaml).unwrap().config;
+        assert_eq!(is_ours_alone(&config), expected, "{yaml}");
+    }
+
+    #[test]
+    fn only_on_loopback_and_without_keys_callers_hear_what_a_child_said() {
+        check("", true);
+        check("listen: '[::1]:7400'", true);
+        check("{listen: '0.0.0.0:7400', insecure: true}", false);
+        check("{listen: '127.0.0.1:7400', insecure: true}", true);
+        let hash = "0".repeat(64);
+        let keys = format!("auth: {{keys: [{{name: ci, hash: 'sha256:{hash}'}}]}}");
+        check(&keys, false);
     }
 }
