@@ -5,6 +5,19 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use metrics::{Counter, Histogram};
+use tracing::Span;
+
+/// What a line says of its request's id itself: nothing within the request's span, which has
+/// it in each of its lines.
+pub fn request_id_field(request_id: &str) -> Option<&str> {
+    let said = Span::current().has_field("request_id");
+    (!said).then_some(request_id)
+}
+
+/// Milliseconds for a line, not finer than microseconds.
+pub fn took_ms(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e6).round() / 1e3
+}
 
 /// A call left the gateway for an upstream and came back, or did not.
 #[derive(Debug)]
@@ -34,14 +47,13 @@ impl CallFinished<'_> {
             outcome,
             took,
         } = self;
-        let took = took.as_secs_f64();
         tracing::debug!(
-            request_id,
+            request_id = request_id_field(request_id),
             upstream,
             method,
-            target_name = target.unwrap_or_default(),
+            target_name = target,
             outcome,
-            took_ms = took * 1e3,
+            took_ms = took_ms(*took),
             "call finished"
         );
         Counted::with(
@@ -51,7 +63,7 @@ impl CallFinished<'_> {
             outcome,
             |counted| {
                 counted.calls.increment(1);
-                counted.seconds.record(took);
+                counted.seconds.record(took.as_secs_f64());
             },
         );
     }
@@ -110,5 +122,18 @@ impl Counted {
         let upstream = upstream.to_owned();
         let seconds = metrics::histogram!("waypost_upstream_call_seconds", "upstream" => upstream);
         Self { calls, seconds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_people_read_them() {
+        for (nanos, expected) in [(45_880, "0.046"), (1_500_000, "1.5"), (0, "0")] {
+            let text = took_ms(Duration::from_nanos(nanos)).to_string();
+            assert_eq!(text, expected);
+        }
     }
 }

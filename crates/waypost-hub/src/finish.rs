@@ -12,6 +12,7 @@ use waypost_wire::result::ensure_complete;
 use crate::asks;
 use crate::call::Call;
 use crate::error::CallError;
+use crate::event::request_id_field;
 use crate::member::Member;
 use crate::own;
 use crate::reply::{End, Reply};
@@ -88,7 +89,8 @@ fn refused(end: &End, member: &Member, caller: &Caller) -> Option<ErrorObject> {
         End::Complete(_) | End::Task(_) | End::Error(_) => return None,
     };
     let requests = result.get("inputRequests")?;
-    let (upstream, request_id) = (&*member.name, &*caller.request_id);
+    let upstream = &*member.name;
+    let request_id = request_id_field(&caller.request_id);
     let Some(questions) = asks::questions(requests) else {
         tracing::warn!(upstream, request_id, "its `inputRequests` cannot be read");
         let text = format!("upstream `{upstream}`: its `inputRequests` cannot be read");

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use waypost_hub::event::{request_id_field, took_ms};
+
 /// A layer refused an HTTP request.
 #[derive(Debug)]
 pub(crate) struct RequestRefused<'a> {
@@ -25,10 +27,11 @@ impl RequestRefused<'_> {
 pub(crate) struct CallAudited<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) principal: &'a str,
-    pub(crate) view: &'a str,
+    /// `None` for that of all upstreams.
+    pub(crate) view: Option<&'a str>,
     pub(crate) method: &'a str,
-    /// The tool, prompt or resource, or the upstream that a task is at; empty for other methods.
-    pub(crate) target: &'a str,
+    /// The tool, prompt or resource, or the upstream that a task is at.
+    pub(crate) target: Option<&'a str>,
     pub(crate) outcome: &'static str,
     /// Of a JSON-RPC error that was the answer.
     pub(crate) code: Option<i64>,
@@ -55,14 +58,14 @@ impl CallAudited<'_> {
         } = *self;
         tracing::info!(
             target: "waypost::audit",
-            request_id,
+            request_id = request_id_field(request_id),
             principal,
             view,
             method,
             target_name = target,
             outcome,
             code,
-            took_ms = took.as_secs_f64() * 1e3,
+            took_ms = took_ms(took),
             "call"
         );
     }

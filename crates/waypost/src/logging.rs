@@ -25,8 +25,12 @@ pub(crate) fn start(log: &Log) -> Result<LastLines, Fatal> {
     let builder = fmt().with_env_filter(filter).with_writer(lines);
     let started = match log.format {
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
-        // Flat, so that a line's fields are found under their own names.
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        // Flat, so that a line's fields are found under their own names; there is one span at
+        // most, so a list of them would only say it again.
+        LogFormat::Json => {
+            let builder = builder.json().flatten_event(true);
+            builder.with_span_list(false).try_init()
+        }
     };
     if let Err(error) = started {
         tracing::debug!(%error, "logging runs already");

@@ -29,6 +29,7 @@ async fn every_line_of_a_call_names_its_request_and_its_upstream() {
     let post = post.header("x-request-id", "find-me");
     assert_eq!(client.ask(post).await.unwrap().status, 200);
     let audited = line(&waypost, "waypost::audit", "find-me").await;
-    assert_eq!(audited["request_id"], "find-me", "{audited}");
+    assert_eq!(audited["span"]["request_id"], "find-me", "{audited}");
+    assert_eq!(audited.to_string().matches("find-me").count(), 1);
     assert_eq!(audited["span"]["upstream"], "good", "{audited}");
 }

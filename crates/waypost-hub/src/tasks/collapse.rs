@@ -18,6 +18,7 @@ use waypost_wire::text::{SENTENCE, clip};
 
 use crate::asks;
 use crate::error::{CallError, Kind, Origin};
+use crate::event::request_id_field;
 use crate::reply::End;
 use crate::tasks::event::{Fate, Outcome, PollFailed, Reason, TaskMade, WaitEnded};
 use crate::tasks::generate::Notifier;
@@ -335,7 +336,7 @@ impl Wait {
     /// The upstream's own word is for who asked for a task; this caller asked for an answer.
     fn lost(&self, error: &ErrorObject) -> Close {
         tracing::warn!(
-            request_id = &*self.job.call.request_id,
+            request_id = request_id_field(&self.job.call.request_id),
             upstream = &*self.job.member.name,
             code = error.code(),
             said = &*clip(&error.message(), SENTENCE),

@@ -1,5 +1,7 @@
 //! What is logged and counted of tasks: one type per event.
 
+use crate::event::request_id_field;
+
 /// Why Waypost cancelled a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -169,7 +171,12 @@ impl TaskMade<'_> {
             Fate::Passed => ("task handed to its caller", "waypost_tasks_passed_total"),
             Fate::Collapsed => ("waiting for a task", "waypost_tasks_collapsed_total"),
         };
-        tracing::debug!(request_id, upstream, tool, "{text}");
+        tracing::debug!(
+            request_id = request_id_field(request_id),
+            upstream,
+            tool,
+            "{text}"
+        );
         count(metric, upstream);
     }
 }
@@ -185,7 +192,7 @@ impl WaitEnded<'_> {
         } = self;
         let outcome = outcome.as_str();
         tracing::debug!(
-            request_id,
+            request_id = request_id_field(request_id),
             upstream,
             outcome,
             polls,
@@ -209,7 +216,7 @@ impl PollFailed<'_> {
             error,
         } = self;
         tracing::debug!(
-            request_id,
+            request_id = request_id_field(request_id),
             upstream,
             failures,
             error,
@@ -229,6 +236,7 @@ impl TaskCancelled<'_> {
             answered,
         } = self;
         let reason = reason.as_str();
+        let request_id = request_id_field(request_id);
         if *answered {
             tracing::info!(request_id, upstream, reason, "task cancelled");
         } else {
@@ -254,7 +262,11 @@ impl HandleRefused<'_> {
     /// Logs and counts.
     pub fn emit(&self) {
         let Self { request_id, method } = self;
-        tracing::debug!(request_id, method, "unknown task");
+        tracing::debug!(
+            request_id = request_id_field(request_id),
+            method,
+            "unknown task"
+        );
         metrics::counter!("waypost_task_handles_refused_total").increment(1);
     }
 }

@@ -134,7 +134,35 @@ async fn an_id_that_is_no_handle_is_not_written() {
     let params = json!({ "taskId": "secret" });
     let done = Ok(Reply::complete(Object::new()));
     let fields = audit(call("tasks/get", &params), done, 1).await;
-    assert_eq!(fields["target_name"], "");
+    assert_eq!(fields.get("target_name"), None);
+}
+
+#[tokio::test]
+async fn what_does_not_apply_is_left_out() {
+    let mut listed = call("tools/list", &json!({}));
+    listed.view = View::All;
+    let done = Ok(Reply::complete(Object::new()));
+    let fields = audit(listed, done, 1).await;
+    let has = |field: &str| fields.get(field).is_some();
+    assert!(
+        !has("view") && !has("target_name") && !has("code"),
+        "{fields}"
+    );
+}
+
+#[tokio::test]
+async fn the_id_is_written_once_where_the_requests_span_has_it() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .finish();
+    let guard = tracing::subscriber::set_default(subscriber);
+    let span = tracing::info_span!("request", request_id = "r1");
+    drop(span.in_scope(|| Line::of(&call("tools/call", &json!({})))));
+    drop(guard);
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(text.matches("r1").count(), 1, "{text}");
 }
 
 #[tokio::test]
