@@ -1,5 +1,7 @@
 //! `waypost check`: is the configuration right, and what would clients see?
 
+mod missing;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -65,7 +67,7 @@ async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
         return Ok(());
     }
     let error = anyhow!(
-        "required upstreams cannot be called: `{}`",
+        "required upstreams are not ready: `{}`",
         missing.join("`, `")
     );
     Err(Fatal::hint(error, "the table above says why"))
@@ -92,6 +94,10 @@ fn report(hub: &Hub) -> String {
         let rows: Vec<_> = exposed.iter().map(name).collect();
         text.push_str("\n\n");
         text.push_str(&table(headings, &rows));
+    }
+    for hint in missing::hints(members) {
+        text.push_str("\n\n");
+        text.push_str(&printable(&hint));
     }
     text
 }
@@ -122,6 +128,8 @@ fn upstream(member: &Member) -> [String; 6] {
         versions,
         tasks,
         match (report.last_error, report.last_cause) {
+            // Where it was looked for would be most of the table; the hint below has it.
+            (Some(error), Some(_)) if missing::is_missing(member) => error,
             (Some(error), Some(cause)) => format!("{error}: {cause}"),
             (error, _) => error.unwrap_or_default(),
         },

@@ -274,6 +274,29 @@ async fn check_shows_upstreams_and_names() {
 }
 
 #[test]
+fn check_says_where_a_missing_program_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(
+        &folder,
+        "upstreams:\n  time: { command: uvx, args: [x], env: { PATH: /nowhere } }\n  \
+         code: { command: uvx, args: [y], env: { PATH: /nowhere } }\n  \
+         own: { command: no-such, env: { PATH: /elsewhere } }\n",
+    );
+    let output = run(&["check", "--config", path.to_str().unwrap()]);
+    let said = text(&output.stdout);
+    assert_eq!(said.matches("`uvx` comes with uv").count(), 1, "{said}");
+    // What `env` says may be secret, so the path is not shown.
+    let hint = "hint: install `no-such`, or give its whole path as `command`; PATH is `***`";
+    assert!(said.contains(hint), "{said}");
+    let row = said.lines().find(|line| line.starts_with("time "));
+    let row = row.unwrap_or_default();
+    assert!(
+        row.contains("`uvx` was not found") && !row.contains("/nowhere"),
+        "{row}"
+    );
+}
+
+#[test]
 fn check_offline_connects_to_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(
