@@ -184,7 +184,10 @@ impl Supervisor {
                     true
                 }
                 kinds = changed.ripe() => self.refresh(&kinds).await,
-                kinds = self.unread.ripe() => self.refresh(&kinds).await,
+                kinds = self.unread.ripe() => {
+                    // One list that is always late says nothing about the server.
+                    self.refresh(&kinds).await || self.unread.is_partial(&member)
+                }
                 () = sleep_until(refresh_at) => {
                     let works = self.refresh(&Kind::ALL).await;
                     refresh_at = Instant::now() + self.refresh_after();

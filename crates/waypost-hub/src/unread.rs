@@ -71,6 +71,15 @@ impl Unread {
         self.failing.first().map(|(_, error)| error)
     }
 
+    /// Whether another list could be read when it was last asked for.
+    pub(crate) fn is_partial(&self, member: &Member) -> bool {
+        let fails = |kind| self.failing.iter().any(|(failing, _)| *failing == kind);
+        member.learned().is_some_and(|learned| {
+            let mut known = Kind::ALL.into_iter();
+            known.any(|kind| kind.listing(&learned.catalogue).is_some() && !fails(kind))
+        })
+    }
+
     /// The lists to be tried again now; never, while all were read.
     pub(crate) async fn ripe(&mut self) -> Vec<Kind> {
         let Some(at) = self.at else {

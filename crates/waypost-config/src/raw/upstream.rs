@@ -62,7 +62,7 @@ pub(crate) struct RawServer {
     pub(crate) connect_timeout: DurationText,
     /// How long a list may take; after that clients get the lists of the other upstreams.
     pub(crate) list_timeout: DurationText,
-    /// Makes `/readyz` wait for this upstream.
+    /// Makes `/readyz` wait until this upstream answers and its lists were read once.
     pub(crate) required: bool,
     /// Leaves this upstream out.
     pub(crate) disabled: bool,

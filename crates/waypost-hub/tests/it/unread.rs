@@ -135,3 +135,17 @@ async fn a_list_whose_method_the_server_does_not_know_is_no_failure() {
     until("ready", || hub.readiness().ready).await;
     assert_eq!(state(&hub, "a"), State::Up);
 }
+
+#[tokio::test(start_paused = true)]
+async fn one_list_that_is_always_late_does_not_make_the_server_be_asked_anew() {
+    let a = without_lists(Kind::Timeout);
+    give_lists(&a);
+    a.lists.lock().unwrap().remove("prompts/list");
+    let hub = hub(REQUIRED, &[&a]).await;
+    sleep(Duration::from_secs(300)).await;
+    assert!(a.count("prompts/list") > 5);
+    assert_eq!(a.count("tools/list"), 1);
+    assert_eq!(a.looks.load(Ordering::SeqCst), 1);
+    assert_eq!(state(&hub, "a"), State::Degraded);
+    assert_eq!(names(&hub).await, ["a_x"]);
+}
