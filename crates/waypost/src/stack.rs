@@ -72,7 +72,11 @@ impl Stack {
         let endpoints = ServiceBuilder::new()
             // Who it is, for everything below.
             .layer(AuthenticateLayer::new(&config.auth.keys))
-            .service(Endpoints::new(parts(config, &self.hub, self.sessions.as_ref())));
+            .service(Endpoints::new(parts(
+                config,
+                &self.hub,
+                self.sessions.as_ref(),
+            )));
         // No deadline for the first byte here: a caller that takes only JSON gets it with its
         // answer, and that may take as long as the call may.
         // The size of a body is the front's to check, which knows what answer a client understands.
