@@ -1,6 +1,7 @@
 //! The hub: all upstreams, the catalogue they make, and the door for calls.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +71,8 @@ pub struct Hub {
     rebuilding: Mutex<()>,
     changes: broadcast::Sender<Change>,
     draining: CancellationToken,
+    /// Calls that are left are answered without their upstreams.
+    over: AtomicBool,
     /// Bumped when a first connect attempt ends or the catalogue changes.
     progress: watch::Sender<u64>,
 }
@@ -119,6 +122,7 @@ impl Hub {
             rebuilding: Mutex::default(),
             changes: broadcast::channel(config.limits.listener_queue.max(1)).0,
             draining: CancellationToken::new(),
+            over: AtomicBool::new(false),
             progress: watch::channel(0).0,
         })
     }
@@ -210,6 +214,17 @@ impl Hub {
     /// upstreams and their children go on until the background work is drained.
     pub fn begin_drain(&self) {
         self.draining.cancel();
+    }
+
+    /// The time for calls in flight is over: each gives its caller an error when it is polled the
+    /// next time, and is dropped. Nobody is woken by this.
+    pub fn give_up_calls(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Whether calls are answered without their upstreams from now on.
+    pub fn has_given_up(&self) -> bool {
+        self.over.load(Ordering::Acquire)
     }
 
     /// Waits until the upstreams of all tasks whose callers have gone were told to cancel them.

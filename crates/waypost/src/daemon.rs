@@ -31,6 +31,9 @@ pub use crate::runtime::Shares;
 /// Connections of probes, scrapers and an operator.
 const ADMIN_CONNECTIONS: usize = 64;
 
+/// What saying goodbye to callers whose calls outlived the grace may take.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
 /// Longest wait for the threads of the cores, which have nothing left to do: one that is stuck in
 /// what does not yield must not hold up the rest of the way down.
 const CORES: Duration = Duration::from_millis(500);
@@ -271,7 +274,13 @@ impl Running {
         // Whatever becomes of the waits below, nothing new is accepted.
         clients.stop_signal().cancel();
         let last = assembled.begin_drain(grace);
-        let drained = hurry.run_until_cancelled(clients.drain(grace)).await;
+        let drained = hurry
+            .run_until_cancelled(clients.clone().drain(grace))
+            .await;
+        if drained == Some(false) {
+            assembled.hub.give_up_calls();
+            within(LAST_WORDS, hurry, clients.last_words(LAST_WORDS)).await;
+        }
         // Drops the calls that are left.
         cores_end.cancel();
         let join = || cores.into_iter().for_each(Core::join);

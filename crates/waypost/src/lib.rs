@@ -13,6 +13,7 @@ mod ending;
 pub mod exit;
 mod identify;
 mod keys;
+mod last_words;
 mod logging;
 mod output;
 mod runtime;

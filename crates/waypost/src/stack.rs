@@ -29,6 +29,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::message;
 
 use crate::identify::IdentifyLayer;
+use crate::last_words::LastWords;
 use crate::runtime::Answers;
 
 /// Longest wait for a whole request body, once its head is there.
@@ -117,7 +118,8 @@ fn calls(hub: &Arc<Hub>) -> Calls {
     let calls = ServiceBuilder::new()
         // Records refusals too.
         .layer(AuditLayer)
-        .service(service_fn(move |call: Call| hub.call(call)));
+        // When all has to end, so do calls.
+        .service(service_fn(move |call: Call| LastWords::call(&hub, call)));
     BoxCloneSyncService::new(calls)
 }
 

@@ -60,6 +60,8 @@ where
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
     tasks: Tasks,
+    /// Says that answers which are left are ready, so that connections look for them.
+    last: CancellationToken,
     permits: Arc<Semaphore>,
 }
 
@@ -75,6 +77,7 @@ impl Door {
     pub(crate) fn new(cap: usize) -> Self {
         Self {
             tasks: Tasks::default(),
+            last: CancellationToken::new(),
             permits: Arc::new(Semaphore::new(cap.min(Semaphore::MAX_PERMITS))),
         }
     }
@@ -96,6 +99,12 @@ impl Door {
     /// some outlived `grace`.
     pub(crate) async fn drain(self, grace: Duration) -> bool {
         self.tasks.drain(grace).await
+    }
+
+    /// Lets connections that outlived their grace send what they have at last, within `limit`.
+    pub(crate) async fn last_words(self, limit: Duration) {
+        self.last.cancel();
+        self.tasks.drain(limit).await;
     }
 
     /// Spawns work that ends with accepting, on the runtime of the caller.
@@ -131,8 +140,9 @@ impl<S: Answers<Incoming>> Connections<S> {
         // Small frames must not wait for each other. Fails only for a connection already gone.
         drop(stream.set_nodelay(true));
         let service = self.service.clone();
+        let last = self.door.last.clone();
         self.door
-            .spawn_here(|stop| serve(stream, service, stop, permit));
+            .spawn_here(|stop| serve(stream, service, Ending { stop, last }, permit));
     }
 }
 
@@ -168,11 +178,19 @@ fn is_of_one(error: &io::Error) -> bool {
     )
 }
 
+/// When a connection is to end.
+struct Ending {
+    /// After the request it is at.
+    stop: CancellationToken,
+    /// With what there is to say now.
+    last: CancellationToken,
+}
+
 /// The permit is held until the last byte of the last answer.
 async fn serve<S: Answers<Incoming>>(
     stream: TcpStream,
     service: S,
-    stop: CancellationToken,
+    Ending { stop, last }: Ending,
     _permit: OwnedSemaphorePermit,
 ) {
     let asked = Arc::new(AtomicBool::new(false));
@@ -193,7 +211,11 @@ async fn serve<S: Answers<Incoming>>(
                 return;
             }
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection.as_mut() => ended,
+                // Looking at it once more is what brings the last words out of the calls.
+                () = last.cancelled() => connection.await,
+            }
         }
     };
     if let Err(error) = ended {

@@ -103,7 +103,9 @@ async fn r42_what_does_not_end_is_cut_off_after_the_grace() {
     assert!(!waypost.daemon.stop().await, "the call was cut off");
     let took = started.elapsed();
     assert!(took < Duration::from_millis(2_500), "{took:?}");
-    assert!(call.await.unwrap().is_err());
+    let reply = call.await.unwrap().unwrap();
+    assert_eq!(reply.code(), -32603, "{:?}", reply.answer);
+    assert!(reply.answer.to_string().contains("Waypost has stopped"));
     // The server was told, as it is whenever a caller goes away.
     assert!(
         silent
@@ -166,6 +168,8 @@ async fn r42_a_task_whose_caller_is_cut_off_is_cancelled_at_its_upstream() {
     );
     assert!(!waypost.daemon.stop().await, "the call was cut off");
     assert_eq!(endless.seen().count("tasks/cancel"), 1);
-    assert!(call.await.unwrap().is_err());
+    let reply = call.await.unwrap().unwrap();
+    assert_eq!(reply.code(), -32603, "{:?}", reply.answer);
+    assert!(reply.answer.to_string().contains("Waypost has stopped"));
     endless.stop().await;
 }

@@ -1,0 +1,79 @@
+//! An answer for callers whose calls outlive the drain: without it they would only see their
+//! connection end.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::{Stream, StreamExt as _};
+use waypost_hub::call::Call;
+use waypost_hub::error::{CallError, Kind, Origin};
+use waypost_hub::hub::Hub;
+use waypost_hub::reply::{Event, EventStream, Reply};
+use waypost_hub::upstream::CallFuture;
+
+/// A call through the hub that ends with an error once the hub has given up. It is not woken for
+/// that: whoever polls it has to.
+pub(crate) struct LastWords {
+    hub: Arc<Hub>,
+    call: CallFuture<'static>,
+}
+
+impl LastWords {
+    /// Sends the call.
+    pub(crate) fn call(hub: &Arc<Hub>, call: Call) -> Self {
+        Self {
+            hub: Arc::clone(hub),
+            call: hub.call(call),
+        }
+    }
+}
+
+impl Future for LastWords {
+    type Output = Result<Reply, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.hub.has_given_up() {
+            return Poll::Ready(Err(stopped()));
+        }
+        Poll::Ready(match ready!(self.call.as_mut().poll(cx)) {
+            Ok(Reply::Stream(events)) => Ok(Reply::Stream(
+                LastEvents {
+                    hub: Arc::clone(&self.hub),
+                    events: Some(events),
+                }
+                .boxed(),
+            )),
+            other => other,
+        })
+    }
+}
+
+struct LastEvents {
+    hub: Arc<Hub>,
+    /// `None` after the last.
+    events: Option<EventStream>,
+}
+
+impl Stream for LastEvents {
+    type Item = Result<Event, CallError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let given_up = self.hub.has_given_up();
+        let Some(events) = &mut self.events else {
+            return Poll::Ready(None);
+        };
+        match events.poll_next_unpin(cx) {
+            Poll::Pending if given_up => {
+                self.events = None;
+                Poll::Ready(Some(Err(stopped())))
+            }
+            other => other,
+        }
+    }
+}
+
+fn stopped() -> CallError {
+    CallError::new(Kind::Unavailable, Origin::Gateway)
+        .detail("Waypost has stopped before the call was over")
+}
