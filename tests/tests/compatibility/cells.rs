@@ -41,11 +41,11 @@ impl Feature {
         Self::Task,
     ];
 
-    /// Cancelled calls are counted for the whole server. Of the others what the server says names
-    /// no call where it comes over a pipe, and modern clients without keys share one: it is only
-    /// certain whose it is while there is one.
-    fn needs_to_be_alone(self) -> bool {
-        matches!(self, Self::Cancel | Self::Elicit | Self::Sample | Self::Log)
+    /// Whether the server says something that names no call where it comes over a pipe. Modern
+    /// clients without keys share one, and whose it is is certain only while there is no other call,
+    /// nor one that was given up.
+    fn needs_certainty(self) -> bool {
+        matches!(self, Self::Elicit | Self::Sample | Self::Log)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -103,21 +103,23 @@ pub(crate) enum Cell {
     No(String),
 }
 
-/// Everything, one feature after the other, in the page's order.
+/// Everything, in the page's order.
 pub(crate) async fn all(scene: &Scene<'_>) -> Vec<(Feature, Cell)> {
     let peer = connect(scene).await;
-    // A server behind a shared pipe may still say something about a call that was given up, and a
-    // log message there names no call: from then on nobody gets any.
-    let log = one(scene, &peer, Feature::Log).await;
-    scene.all_have_logged().await;
+    // First what only one client at a time can do; see `Feature::needs_certainty`. After the first
+    // call that is given up on a shared pipe nobody can any more.
+    let (certain, others): (Vec<_>, Vec<_>) = Feature::ALL
+        .into_iter()
+        .partition(|feature| feature.needs_certainty());
     let mut cells = Vec::new();
-    for feature in Feature::ALL {
-        let cell = match feature {
-            Feature::Log => log.clone(),
-            _ => one(scene, &peer, feature).await,
-        };
-        cells.push((feature, cell));
+    for feature in certain {
+        cells.push((feature, one(scene, &peer, feature).await));
     }
+    scene.others_are_as_far().await;
+    for feature in others {
+        cells.push((feature, one(scene, &peer, feature).await));
+    }
+    cells.sort_by_key(|(feature, _)| Feature::ALL.iter().position(|one| one == feature));
     cells
 }
 
@@ -133,7 +135,9 @@ async fn one(scene: &Scene<'_>, peer: &Result<Peer, Cell>, feature: Feature) -> 
         Ok(peer) => peer,
         Err(cell) => return cell.clone(),
     };
-    let (_alone, _beside) = if feature.needs_to_be_alone() {
+    // Cancelled calls are counted for the whole server.
+    let alone = feature.needs_certainty() || feature == Feature::Cancel;
+    let (_alone, _beside) = if alone {
         (Some(scene.server_lock().write().await), None)
     } else {
         (None, Some(scene.server_lock().read().await))

@@ -29,7 +29,11 @@ a run through one Waypost with all six servers behind it at once. To write it ag
 
 `yes`: it works. `-`: there is nothing to carry; only a sessionless server of the session era has
 such cells, because it has no way to ask its client anything and no tasks. Anything else is a failure,
-told below its table. Clients use a server at the same time, except for cancel, elicit, sample and log.
+told below its table.
+
+Clients use a server at the same time, except for elicit, sample, log and cancel, which come in this
+order: over a shared pipe nothing says whose a question or a log message is, so Waypost passes it on
+only while there is one call, and none that was given up.
 ";
 
 fn about(client: Kind) -> &'static str {

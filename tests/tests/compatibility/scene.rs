@@ -83,8 +83,8 @@ pub(crate) struct Stage {
     _servers: Vec<Running>,
     /// Written to by whoever must be alone with a server.
     locks: [RwLock<()>; 6],
-    /// Passed when every client is through with the server's log.
-    logged: [Barrier; 6],
+    /// Passed when every client is through with what only one at a time can do.
+    certain: [Barrier; 6],
 }
 
 fn quick() -> tasks::Options {
@@ -154,7 +154,7 @@ impl Stage {
             gateway: Gateway::start(upstreams.trim_end()).await?,
             _servers: servers,
             locks: Default::default(),
-            logged: std::array::from_fn(|_| Barrier::new(Kind::MATRIX.len())),
+            certain: std::array::from_fn(|_| Barrier::new(Kind::MATRIX.len())),
         })
     }
 
@@ -214,7 +214,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits for the other clients of the server.
-    pub(crate) async fn all_have_logged(&self) {
-        self.stage.logged[self.server.place()].wait().await;
+    pub(crate) async fn others_are_as_far(&self) {
+        self.stage.certain[self.server.place()].wait().await;
     }
 }
