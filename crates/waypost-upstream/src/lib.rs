@@ -15,6 +15,7 @@ mod flight;
 mod http;
 mod legacy;
 mod outcome;
+mod outlet;
 mod probe;
 mod server;
 mod stdio;

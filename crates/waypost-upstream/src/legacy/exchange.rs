@@ -24,7 +24,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::RESULT_TYPE;
 
 use self::state::{Parking, State};
-use super::legs::{Leg, Outlet};
+use super::legs::{Leg, Outlet, Seat};
 use super::level::Level;
 use super::question::{Answered, Question};
 use super::table::Table;
@@ -504,7 +504,11 @@ impl Exchange {
         state.legs += 1;
         let number = state.legs;
         state.leg = Some(Leg::new(number, call, events_in, end_in));
-        Outlet::new(Arc::clone(self), number, events, end)
+        let seat = Seat {
+            exchange: Arc::clone(self),
+            leg: number,
+        };
+        Outlet::new(seat, events, end)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -58,7 +58,7 @@ struct Slot {
 
 /// Where one call's answers come out.
 #[derive(Debug)]
-pub(crate) struct Outlet {
+pub(crate) struct Place {
     pub(crate) id: u64,
     pub(crate) sort: Sort,
     pub(crate) events: mpsc::Receiver<Notification>,
@@ -77,7 +77,7 @@ impl Calls {
     }
 
     /// Makes a place for the answers to `call`.
-    pub(crate) fn open(&self, call: &Call) -> Result<Outlet, Fault> {
+    pub(crate) fn open(&self, call: &Call) -> Result<Place, Fault> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (events_in, events) = mpsc::channel(QUEUE);
         let (end_in, end) = oneshot::channel();
@@ -95,7 +95,7 @@ impl Calls {
             return Err(Fault::NotRunning(Some(Arc::clone(exit))));
         }
         table.open.insert(id, slot);
-        Ok(Outlet {
+        Ok(Place {
             id,
             sort,
             events,
@@ -108,13 +108,11 @@ impl Calls {
         &self.upstream
     }
 
-    /// Nobody waits at this outlet any more.
-    pub(crate) fn leave(&self, outlet: &mut Outlet) {
-        // Closed first: who gives an answer from here on sees that nobody takes it.
-        outlet.end.close();
-        match outlet.end.try_recv() {
-            Ok(Ok(outcome)) => self.late(outlet.sort, &outcome),
-            _ => self.give_up(outlet.id),
+    /// Nobody waits for `id` any more; `unread` is the answer that came this moment.
+    pub(crate) fn leave(&self, id: u64, sort: Sort, unread: Option<Outcome>) {
+        match unread {
+            Some(outcome) => self.late(sort, &outcome),
+            None => self.give_up(id),
         }
     }
 

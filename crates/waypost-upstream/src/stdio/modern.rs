@@ -41,11 +41,11 @@ impl Speaker {
 
     /// Sends `call` and waits for the first answer.
     pub(crate) async fn call(&self, mut call: Call) -> Result<Reply, Fault> {
-        let outlet = self.calls.open(&call)?;
-        let id = outlet.id;
+        let place = self.calls.open(&call)?;
+        let id = place.id;
         call.meta.put(&mut call.params);
         let request = message::encode_request(&Id::number(id), &call.method, &call.params);
-        let waiter = Waiter::new(Arc::clone(&self.calls), outlet);
+        let waiter = Waiter::at(Arc::clone(&self.calls), place);
         self.child.send(Outgoing::Call(id, request)).await;
         waiter.reply().await
     }

@@ -9,10 +9,16 @@ fn call(method: &str, logs: bool) -> Call {
 }
 
 /// A call whose request was written.
-fn sent(calls: &Calls, method: &str, logs: bool) -> Outlet {
+fn sent(calls: &Calls, method: &str, logs: bool) -> Place {
     let outlet = calls.open(&call(method, logs)).unwrap();
     assert!(calls.sending(outlet.id));
     outlet
+}
+
+fn leave(calls: &Calls, place: &mut Place) {
+    place.end.close();
+    let unread = place.end.try_recv().ok().and_then(Result::ok);
+    calls.leave(place.id, place.sort, unread);
 }
 
 fn calls() -> Calls {
@@ -52,7 +58,7 @@ fn a_result_without_id_is_nobodys() {
 fn an_error_without_id_is_nobodys_while_a_call_given_up_may_be_answered() {
     let calls = calls();
     let mut gone = sent(&calls, "tools/call", false);
-    calls.leave(&mut gone);
+    leave(&calls, &mut gone);
     let mut one = sent(&calls, "tools/call", false);
     says(&calls, ERROR);
     assert!(one.end.try_recv().is_err());
@@ -86,7 +92,7 @@ fn a_log_message_passes_only_where_it_can_be_no_other_calls() {
     assert!(arrives());
     let mut silent = sent(&calls, "tools/call", false);
     assert!(!arrives(), "another call runs, which asked for no log");
-    calls.leave(&mut silent);
+    leave(&calls, &mut silent);
     assert!(!arrives(), "another call may still run");
     answers(&calls, silent.id, "{}");
     assert!(arrives());
@@ -116,7 +122,7 @@ fn stopped(calls: &Calls) -> Vec<String> {
 fn r82_a_task_made_after_its_caller_has_gone_is_cancelled_once() {
     let calls = calls();
     let mut gone = sent(&calls, "tools/call", false);
-    calls.leave(&mut gone);
+    leave(&calls, &mut gone);
     answers(&calls, gone.id, TASK);
     assert_eq!(stopped(&calls), ["\"t\""]);
     answers(&calls, gone.id, TASK);
@@ -135,7 +141,7 @@ fn r82_a_task_whose_caller_goes_this_moment_is_cancelled() {
 
     let mut unread = sent(&calls, "tools/call", false);
     answers(&calls, unread.id, TASK);
-    calls.leave(&mut unread);
+    leave(&calls, &mut unread);
     assert_eq!(stopped(&calls), ["\"t\""]);
 }
 
@@ -143,10 +149,10 @@ fn r82_a_task_whose_caller_goes_this_moment_is_cancelled() {
 fn a_task_that_was_only_asked_about_goes_on() {
     let calls = calls();
     let mut poll = sent(&calls, method::TASKS_GET, false);
-    calls.leave(&mut poll);
+    leave(&calls, &mut poll);
     answers(&calls, poll.id, TASK);
     let mut other = sent(&calls, "tools/call", false);
-    calls.leave(&mut other);
+    leave(&calls, &mut other);
     answers(&calls, other.id, r#"{"taskId":"t"}"#);
     assert_eq!(stopped(&calls), [""; 0]);
 }
