@@ -88,6 +88,22 @@ async fn r10_an_answer_of_another_session_is_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r10_a_late_answer_from_before_a_restart_answers_no_other_question() {
+    let (peer, _stream, old) = asked(&front(greets)).await;
+    let after = front(greets);
+    let peer = peer.at(&after);
+    let mut stream = peer.stream(&call()).await;
+    assert_eq!(stream.message().await["method"], "notifications/progress");
+    let question = stream.message().await;
+    for (asked, action) in [(&old, "accept"), (&question, "decline")] {
+        peer.post(&response(asked, &json!({ "action": action })))
+            .await;
+    }
+    let end = stream.message().await.to_string();
+    assert!(end.contains("decline") && !end.contains("accept"), "{end}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_client_that_answers_an_elicitation_with_an_error_cancels_it() {
     let front = front(greets);
     let (peer, mut stream, question) = asked(&front).await;
