@@ -13,6 +13,7 @@ mod era;
 mod event;
 mod events;
 mod headers;
+mod in_flight;
 pub mod legacy;
 mod media;
 mod modern;

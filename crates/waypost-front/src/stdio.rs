@@ -32,12 +32,12 @@ use crate::admit::{self, UNSAID};
 use crate::encode;
 use crate::era::{self, Era};
 use crate::event::Finish;
+use crate::in_flight::{InFlight, Slot};
 use crate::legacy::outlet::Class;
 use crate::modern::Asker;
 use crate::refusal::{Refusal, Refused};
 use crate::rescue;
 use input::{Input, Line};
-use modern::{InFlight, Slot};
 use outbox::Outbox;
 use session::Place;
 

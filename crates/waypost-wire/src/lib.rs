@@ -12,6 +12,7 @@ pub mod depth;
 pub mod error;
 pub mod header;
 pub mod id;
+pub mod level;
 pub mod line;
 pub mod message;
 pub mod meta;

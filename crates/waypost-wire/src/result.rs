@@ -12,6 +12,10 @@ pub const TTL_MS: &str = "ttlMs";
 /// caching).
 pub const CACHE_SCOPE: &str = "cacheScope";
 
+/// What the request states begin with that Waypost makes: something waits behind them. Any other
+/// stands for itself.
+pub const OWN_STATE: &str = "wp1.";
+
 /// `resultType` of a result (specification: basic, results).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResultType {

@@ -17,6 +17,7 @@ use waypost_wire::id::Id;
 use waypost_wire::message;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::OWN_STATE;
 
 use crate::Calls;
 use crate::encode;
@@ -41,9 +42,6 @@ const AGAIN: Duration = Duration::from_millis(250);
 
 /// Longest wait for a parked call to take note that nobody comes back for it.
 const LET_GO: Duration = Duration::from_secs(5);
-
-/// States that something waits behind begin so; any other stands for itself.
-const PARKED: &str = "wp1.";
 
 /// A request being answered.
 pub(crate) struct Exchange {
@@ -150,7 +148,7 @@ impl Exchange {
     /// Nobody will answer: what waits behind the state is told so.
     fn let_go(&self, mut call: Call) {
         let state = call.params.string(REQUEST_STATE).unwrap_or_default();
-        if !state.starts_with(PARKED) {
+        if !state.starts_with(OWN_STATE) {
             return;
         }
         call.params.remove(INPUT_RESPONSES);

@@ -12,6 +12,7 @@ use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
+use waypost_wire::level::{self, Level};
 use waypost_wire::message::{Notification, Request};
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::method;
@@ -34,18 +35,6 @@ const SET_LEVEL: &str = "logging/setLevel";
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
 pub(crate) const INITIALIZED: &str = "notifications/initialized";
-
-/// The levels of log messages (RFC 5424), as the protocol spells them.
-const LEVELS: &[&str] = &[
-    "debug",
-    "info",
-    "notice",
-    "warning",
-    "error",
-    "critical",
-    "alert",
-    "emergency",
-];
 
 /// A request and how it came.
 pub(crate) struct Incoming {
@@ -125,10 +114,9 @@ fn set_or_ping(
         return Ok(Object::new());
     }
     let level = text(&request.params, "level")?;
-    if !LEVELS.contains(&&*level) {
-        let text = "`params.level` must be a log level: debug, info, notice, warning, error, \
-                    critical, alert or emergency";
-        return Err(ErrorObject::new(code::INVALID_PARAMS, text));
+    if Level::named(&level).is_none() {
+        let text = format!("`params.level` must be one of {}", level::NAMES.join(", "));
+        return Err(ErrorObject::new(code::INVALID_PARAMS, &text));
     }
     // Without a session there is nothing that could remember it.
     if let Some(slot) = slot {
@@ -210,7 +198,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
     let exchange = Exchange {
         id,
         outlet,
-        cancelled: slot.as_ref().map_or(cancelled, |s| s.cancelled.clone()),
+        cancelled: slot.as_ref().map_or(cancelled, |s| s.cancelled().clone()),
         slot,
         calls: calls.clone(),
         tasks: parts.tasks.clone(),

@@ -17,14 +17,12 @@ use waypost_wire::id::Id;
 use waypost_wire::message::Outcome;
 use waypost_wire::raw::Raw;
 
+use crate::in_flight::{self, InFlight};
 use crate::legacy::event::OpenSession;
 use crate::legacy::outlet::Outlet as _;
 use crate::legacy::ring::{self, Ring};
 use crate::legacy::ticket::Ticket;
 use crate::refusal::Refusal;
-
-/// Requests of one session at once: a client that leaves them behind pays itself.
-const MOST_CALLS: usize = 256;
 
 /// Streams that ended and can still be read again, and their bytes together.
 const MOST_ENDED: usize = 16;
@@ -52,6 +50,7 @@ pub(crate) struct Session {
     /// What is listened to, and as of which count of wishes.
     pub(crate) heard: watch::Sender<Heard>,
     released: CancellationToken,
+    calls: InFlight,
     state: Mutex<State>,
     _open: OpenSession,
 }
@@ -71,7 +70,6 @@ struct State {
     holds: usize,
     level: Option<String>,
     resources: Vec<String>,
-    calls: HashMap<Id, CancellationToken>,
     questions: HashMap<Id, oneshot::Sender<Outcome>>,
     next_question: u64,
     streams: BTreeMap<u64, Arc<Ring>>,
@@ -85,9 +83,8 @@ pub(crate) struct Hold(Arc<Session>);
 /// A request in flight: its id is taken until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Slot {
+    place: in_flight::Slot,
     pub(crate) hold: Hold,
-    pub(crate) cancelled: CancellationToken,
-    id: Id,
 }
 
 /// A question to the client; dropped, an answer that still comes is ignored.
@@ -110,16 +107,19 @@ impl Session {
         confirmed: bool,
         permit: OwnedSemaphorePermit,
     ) -> Arc<Self> {
+        let released = CancellationToken::new();
+        let mark: u32 = rand::random();
         Arc::new(Self {
             name: ticket.name().into(),
-            mark: rand::random(),
+            mark,
             ticket,
             principal,
             view,
             standing: Ring::new(),
             wishes: watch::channel(1).0,
             heard: watch::channel(Heard::default()).0,
-            released: CancellationToken::new(),
+            calls: InFlight::until(released.clone()),
+            released,
             state: Mutex::new(State {
                 closed: false,
                 confirmed,
@@ -128,9 +128,9 @@ impl Session {
                 holds: 0,
                 level: record.log_level,
                 resources: record.resources,
-                calls: HashMap::new(),
                 questions: HashMap::new(),
-                next_question: 1,
+                // A late answer to a question of an earlier life must not pass for another's.
+                next_question: u64::from(mark) << 16 | 1,
                 streams: BTreeMap::new(),
                 next_stream: 1,
                 _permit: permit,
@@ -207,32 +207,16 @@ impl Session {
     /// [`Refusal::SessionBusy`] when there are too many, [`Refusal::UnknownSession`] once the
     /// session was freed.
     pub(crate) fn begin(hold: Hold, id: &Id) -> Result<Slot, Refusal> {
-        let mut state = hold.0.lock();
-        if state.closed {
+        if hold.0.lock().closed {
             return Err(Refusal::UnknownSession);
         }
-        if state.calls.contains_key(id) {
-            return Err(Refusal::DuplicateId);
-        }
-        if state.calls.len() >= MOST_CALLS {
-            return Err(Refusal::SessionBusy);
-        }
-        let cancelled = hold.0.released.child_token();
-        state.calls.insert(id.clone(), cancelled.clone());
-        drop(state);
-        Ok(Slot {
-            hold,
-            cancelled,
-            id: id.clone(),
-        })
+        let place = hold.0.calls.begin(id)?;
+        Ok(Slot { place, hold })
     }
 
     /// Gives up a request; one that is over, or never was, is no error.
     pub(crate) fn cancel(&self, id: &Id) {
-        let call = self.lock().calls.get(id).cloned();
-        if let Some(call) = call {
-            call.cancel();
-        }
+        self.calls.cancel(id);
     }
 
     // --- questions to the client ---
@@ -407,9 +391,10 @@ impl Drop for Hold {
 
 // === impl Slot ===
 
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.hold.0.lock().calls.remove(&self.id);
+impl Slot {
+    /// Fires when the request is given up.
+    pub(crate) fn cancelled(&self) -> &CancellationToken {
+        self.place.cancelled()
     }
 }
 

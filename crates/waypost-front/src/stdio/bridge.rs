@@ -36,10 +36,10 @@ use waypost_wire::method;
 
 use super::FAREWELL;
 use super::input::{Input, Line};
-use super::modern::InFlight;
 use super::outbox::Outbox;
 use crate::encode;
 use crate::era::{self, Era};
+use crate::in_flight::InFlight;
 use crate::legacy::outlet::Class;
 use crate::refusal::Refusal;
 use crate::rescue;

@@ -1,17 +1,13 @@
 //! Stateless calls that share a pipe: what tells their messages apart are ids (specification:
 //! transports, stdio).
 
-use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use waypost_hub::call::{Call, CallHeaders};
 use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::{End, Event};
-use waypost_wire::id::Id;
 use waypost_wire::message::{self, Request};
 use waypost_wire::meta::RequestMeta;
 
@@ -21,79 +17,9 @@ use crate::Calls;
 use crate::encode;
 use crate::event::Finish;
 use crate::events::Events;
+use crate::in_flight::Slot;
 use crate::modern::Asker;
-use crate::refusal::Refusal;
 use crate::rescue;
-
-/// Requests at once: a client that leaves them behind pays itself.
-const MOST_CALLS: usize = 256;
-
-/// The calls in flight, by the client's ids.
-#[derive(Debug, Default)]
-pub(super) struct InFlight(Arc<Mutex<Table>>);
-
-type Table = HashMap<Id, CancellationToken>;
-
-/// The place of one; its id is taken until this is dropped.
-#[derive(Debug)]
-pub(super) struct Slot {
-    id: Id,
-    cancelled: CancellationToken,
-    table: Arc<Mutex<Table>>,
-}
-
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl InFlight {
-    /// Takes the id of a request.
-    ///
-    /// # Errors
-    /// [`Refusal::DuplicateId`] while another with this id is in flight, and
-    /// [`Refusal::SessionBusy`] when there are too many.
-    pub(super) fn begin(&self, id: &Id) -> Result<Slot, Refusal> {
-        let mut table = lock(&self.0);
-        if table.contains_key(id) {
-            return Err(Refusal::DuplicateId);
-        }
-        if table.len() >= MOST_CALLS {
-            return Err(Refusal::SessionBusy);
-        }
-        let cancelled = CancellationToken::new();
-        table.insert(id.clone(), cancelled.clone());
-        Ok(Slot {
-            id: id.clone(),
-            cancelled,
-            table: Arc::clone(&self.0),
-        })
-    }
-
-    /// Gives up a request; one that is over, or never was, is no error.
-    pub(super) fn cancel(&self, id: &Id) {
-        if let Some(call) = lock(&self.0).get(id) {
-            call.cancel();
-        }
-    }
-
-    /// Gives up all.
-    pub(super) fn cancel_all(&self) {
-        lock(&self.0).values().for_each(CancellationToken::cancel);
-    }
-}
-
-impl Slot {
-    /// Fires when the host gives the request up.
-    pub(super) fn cancelled(&self) -> &CancellationToken {
-        &self.cancelled
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        lock(&self.table).remove(&self.id);
-    }
-}
 
 /// Answers one request; returns before the answer is there.
 pub(super) fn answer(
@@ -134,7 +60,7 @@ pub(super) fn answer(
             let end = AssertUnwindSafe(to_end(calls, call, &lane)).catch_unwind();
             let end = tokio::select! {
                 biased;
-                () = slot.cancelled.cancelled() => return,
+                () = slot.cancelled().cancelled() => return,
                 () = stop.cancelled() => return,
                 end = end => end.unwrap_or_else(|_| Err(CallError::new(Kind::Internal, Origin::Gateway))),
             };

@@ -13,6 +13,7 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 use waypost_wire::method;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::OWN_STATE;
 
 use crate::call::Call;
 use crate::error::CallError;
@@ -22,8 +23,6 @@ use crate::registry::now_ms;
 use crate::reply::{End, Reply};
 use crate::tasks::Desk;
 
-/// What all of Waypost's states begin with.
-const PREFIX: &str = "wp1.";
 /// Bytes of the random nonce: so many that chance never repeats one.
 const NONCE_LEN: usize = 24;
 /// How long a wrapped state is good; the upstream's own limit is usually shorter.
@@ -94,7 +93,7 @@ pub(crate) fn unknown_state() -> CallError {
 fn looks_ours(state: &Raw) -> bool {
     state
         .as_string()
-        .is_some_and(|text| text.starts_with(PREFIX))
+        .is_some_and(|text| text.starts_with(OWN_STATE))
 }
 
 /// Looks at the state in a call's params. One of our own for a round is given back, with its
@@ -108,7 +107,7 @@ pub(crate) fn take(
     call: &mut Call,
 ) -> Result<Option<(Round, u64)>, CallError> {
     let text = call.params.string(REQUEST_STATE);
-    let Some(text) = text.filter(|text| text.starts_with(PREFIX)) else {
+    let Some(text) = text.filter(|text| text.starts_with(OWN_STATE)) else {
         return Ok(None);
     };
     let state = states
@@ -170,7 +169,7 @@ impl Binding {
             &call.method,
             &name.unwrap_or_default(),
         ];
-        let mut bytes = PREFIX.as_bytes().to_vec();
+        let mut bytes = OWN_STATE.as_bytes().to_vec();
         for part in parts {
             // The length in front makes the borders unambiguous.
             bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -207,13 +206,13 @@ impl States {
             .ok()?;
         let mut bytes = nonce.to_vec();
         bytes.extend_from_slice(&sealed);
-        Some(format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+        Some(format!("{OWN_STATE}{}", URL_SAFE_NO_PAD.encode(bytes)))
     }
 
     /// The contents of a state, whether expired or not; `None` for everything that was not made
     /// with one of the keys for this very binding.
     pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<State> {
-        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(PREFIX)?).ok()?;
+        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(OWN_STATE)?).ok()?;
         let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
         let nonce = XNonce::from(*nonce);
         let mut opened = self.0.iter().filter_map(|key| {

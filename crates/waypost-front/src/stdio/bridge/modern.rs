@@ -11,7 +11,7 @@ use waypost_wire::raw::Raw;
 use super::fault::Fault;
 use super::link;
 use super::{Answer, Way};
-use crate::stdio::modern::Slot;
+use crate::in_flight::Slot;
 
 /// Pages of one list; no sane one has more.
 const MOST_PAGES: usize = 100;

@@ -16,8 +16,8 @@ use waypost_wire::raw::Raw;
 use super::fault::Fault;
 use super::reply::Reply;
 use super::{Answer, Way};
+use crate::in_flight::Slot;
 use crate::legacy::serve::INITIALIZED;
-use crate::stdio::modern::Slot;
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -130,8 +130,14 @@ impl Session {
             headers: named,
             over: CancellationToken::new(),
         };
-        if let Some(before) = self.lock().replace(open) {
-            before.over.cancel();
+        let before = self.lock().replace(open);
+        // The host forgot all of it.
+        if let Some(before) = before {
+            let way = self.way.clone();
+            let tasks = way.tasks.clone();
+            tasks.spawn_here(|stop| async move {
+                stop.run_until_cancelled(close(&way, before)).await;
+            });
         }
     }
 
@@ -154,14 +160,19 @@ impl Session {
 
     /// The host has gone: the daemon need not keep anything for it.
     pub(super) async fn end(&self) {
-        let Some(open) = self.lock().take() else {
-            return;
-        };
-        open.over.cancel();
-        if open.headers.contains_key(SESSION_ID) {
-            let ended = self.way.link.bare(Method::DELETE, open.headers);
-            drop(tokio::time::timeout(FAREWELL, ended).await);
+        let open = self.lock().take();
+        if let Some(open) = open {
+            close(&self.way, open).await;
         }
+    }
+}
+
+/// The daemon need not keep anything for a session.
+async fn close(way: &Way, open: Open) {
+    open.over.cancel();
+    if open.headers.contains_key(SESSION_ID) {
+        let ended = way.link.bare(Method::DELETE, open.headers);
+        drop(tokio::time::timeout(FAREWELL, ended).await);
     }
 }
 

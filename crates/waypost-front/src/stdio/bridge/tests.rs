@@ -7,6 +7,7 @@
 
 use std::convert::Infallible;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures_util::{StreamExt as _, stream};
 use http::{Method, StatusCode};
@@ -404,4 +405,26 @@ async fn the_end_of_input_does_not_wait_for_streams_without_end() {
     let before = tokio::time::Instant::now();
     assert!(host.close().await);
     assert!(before.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn beginning_anew_ends_the_session_before() {
+    let number = AtomicU32::new(0);
+    let mut host = host(move |seen| {
+        let mut response = json_answer(seen, json!({ "protocolVersion": "2025-06-18" }))?;
+        let id = format!("s{}", number.fetch_add(1, Ordering::Relaxed));
+        response.headers_mut().insert("mcp-session-id", id.parse()?);
+        Ok(response)
+    });
+    let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {} });
+    for id in [0, 1] {
+        let hello = json!({ "jsonrpc": "2.0", "id": id, "method": "initialize", "params": params });
+        host.send(&hello).await;
+        assert_eq!(host.read().await["id"], id);
+    }
+    host.until(|seen| seen.iter().any(|seen| seen.http == Method::DELETE))
+        .await;
+    let last = host.seen.lock().unwrap().last().unwrap().clone();
+    assert_eq!(last.header("mcp-session-id"), "s0");
+    assert!(host.close().await);
 }
