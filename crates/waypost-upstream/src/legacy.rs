@@ -19,7 +19,6 @@ mod handshake;
 pub(crate) mod http;
 mod key;
 mod legs;
-mod level;
 pub(crate) mod link;
 mod listen;
 mod listeners;

@@ -16,6 +16,7 @@ use waypost_hub::asks;
 use waypost_hub::call::Call;
 use waypost_hub::reply::End;
 use waypost_wire::id::Id;
+use waypost_wire::level::Level;
 use waypost_wire::message::{Notification, Outcome, Request};
 use waypost_wire::meta;
 use waypost_wire::method;
@@ -25,7 +26,6 @@ use waypost_wire::result::RESULT_TYPE;
 
 use self::state::{Parking, State};
 use super::legs::{Leg, Outlet, Seat};
-use super::level::Level;
 use super::question::{Answered, Question};
 use super::table::Table;
 use super::url_mode;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 use waypost_hub::call::Call;
 use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::level::Level;
 use waypost_wire::message::Notification;
 use waypost_wire::raw::Raw;
 
 use super::exchange::{Ending, Exchange};
-use super::level::Level;
 use super::translate;
 use crate::fault::Fault;
 use crate::outlet::Awaited;

@@ -5,16 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use waypost_wire::result::OWN_STATE;
 
 use super::exchange::Exchange;
 use super::table::Table;
 
 /// How long a call waits for its caller.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
-
-/// What states for calls begin with; the hub seals those, binds them to their caller and gives
-/// them back as they were.
-pub(crate) const PREFIX: &str = "wp1.";
 
 /// The parked calls of one upstream.
 #[derive(Debug)]
@@ -46,7 +43,8 @@ impl Parked {
 
     /// Adds a call; gives its state, which nobody can guess.
     pub(crate) fn add(&self, waiting: Waiting) -> String {
-        let state = format!("{PREFIX}{:032x}", rand::random::<u128>());
+        // The hub seals it, binds it to its caller and gives it back as it was.
+        let state = format!("{OWN_STATE}{:032x}", rand::random::<u128>());
         self.waiting().insert(state.clone(), waiting);
         state
     }

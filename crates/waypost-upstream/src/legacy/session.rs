@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::upstream::Facts;
 use waypost_wire::id::Id;
+use waypost_wire::level::Level;
 use waypost_wire::message::{self, Outcome};
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
 use super::handshake::{self, Hello};
 use super::key::Key;
-use super::level::Level;
 use super::link::{Dial, Link};
 use super::pool::Pool;
 use super::table::Table;

@@ -12,17 +12,18 @@ use waypost_hub::reply::{End, Event, Reply};
 use waypost_hub::upstream::Facts;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
+use waypost_wire::level::Level;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::OWN_STATE;
 
 use super::drive::Drive;
 use super::exchange::Exchange;
 use super::key::Key;
-use super::level::Level;
 use super::link::Dial;
 use super::listen;
-use super::parked::{PREFIX, Parked};
+use super::parked::Parked;
 use super::pool::{Pool, Settings};
 use super::repeats::Repeats;
 use super::session::Session;
@@ -121,7 +122,7 @@ impl Legacy {
             _ => {}
         }
         let state = call.params.string("requestState");
-        if let Some(state) = state.filter(|state| state.starts_with(PREFIX)) {
+        if let Some(state) = state.filter(|state| state.starts_with(OWN_STATE)) {
             return self.resume(&state, &call).await;
         }
         let session = self.pool.of(&call).await.map_err(fail)?;
