@@ -10,8 +10,6 @@
 //!
 //! [`link`] is the seam to the transports: [`pipe`] and [`http`].
 
-#![expect(dead_code, reason = "sessions are built on it next")]
-
 mod aim;
 mod drive;
 mod exchange;

@@ -106,14 +106,6 @@ impl Pool {
         entry.and_then(|entry| entry.current())
     }
 
-    /// Whether any session serves.
-    pub(crate) fn serves(&self) -> bool {
-        self.entries()
-            .all
-            .values()
-            .any(|entry| entry.current().is_some())
-    }
-
     /// The server has forgotten `old`: another in its place, for all who notice one.
     ///
     /// # Errors
@@ -186,7 +178,17 @@ impl Pool {
         let entry = self.entry(&key)?;
         let open = || {
             let opening = self.opening(&key, call, dial);
-            Session::open(Opening { within, ..opening })
+            let opening = Session::open(Opening { within, ..opening });
+            let (pool, key, place) = (Weak::clone(&self.this), key.clone(), Arc::clone(&entry));
+            async move {
+                let opened = opening.await;
+                // Those who wanted it may have gone by now.
+                let failed = opened.is_err() && !key.is_home();
+                if let Some(pool) = pool.upgrade().filter(|_| failed) {
+                    pool.remove(&key, &place);
+                }
+                opened
+            }
         };
         let opened = entry.get(&self.tasks, want, open).await;
         if opened.is_err() && !key.is_home() {
@@ -214,12 +216,15 @@ impl Pool {
 
     /// A session that could not be opened takes no place.
     fn clear(&self, key: &Key, entry: &Entry) {
+        if !entry.is_opening() && entry.current().is_none() {
+            self.remove(key, entry);
+        }
+    }
+
+    fn remove(&self, key: &Key, entry: &Entry) {
         let mut entries = self.entries();
-        let same = entries
-            .all
-            .get(key)
-            .is_some_and(|now| Arc::ptr_eq(now, entry));
-        if same && !entry.is_opening() && entry.current().is_none() {
+        let now = entries.all.get(key);
+        if now.is_some_and(|now| Arc::ptr_eq(now, entry)) {
             entries.all.remove(key);
         }
     }

@@ -1,11 +1,11 @@
 //! One session with a server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, oneshot};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::lifecycle::Tasks;
@@ -29,6 +29,9 @@ use crate::flight::Opened;
 /// How long a request of our own that a call waits for may take.
 const ASIDE: Duration = Duration::from_secs(5);
 
+/// How long a call waits for the server to log what it wants.
+const LOGS_WITHIN: Duration = Duration::from_millis(500);
+
 /// How long the server may take to accept what is told to it.
 const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
@@ -47,8 +50,8 @@ pub(crate) struct Session {
     /// The tasks whose ends are waited for.
     pub(crate) results: Results,
     tasks: Tasks,
-    /// What the server was told to log; held while it is told.
-    level: Mutex<Option<Level>>,
+    /// What the server was told to log.
+    level: Told,
     /// How many listen to each resource; held while the server is told.
     subscribed: Mutex<HashMap<String, usize>>,
     /// Takes no new calls and ends when it has none.
@@ -79,23 +82,23 @@ impl Session {
     /// Opens a session; its background work has begun then.
     pub(crate) async fn open(opening: Opening) -> Result<Arc<Self>, Fault> {
         let table = Arc::new(Table::new(&opening.upstream, opening.key.audience()));
+        let mut dialled = None;
         let shake = async {
             let link = opening.dial.dial(Arc::clone(&table) as _).await?;
+            dialled = Some(Arc::clone(&link));
             let shaken = tokio::select! {
                 shaken = handshake::shake(&table, &*link, &opening.hello) => shaken,
                 // The server may ask whether we are there.
                 never = tell_all(&table, &*link) => match never {},
             };
-            match shaken {
-                Ok(facts) => Ok((link, facts)),
-                Err(fault) => {
-                    opening.tasks.spawn(|_| async move { link.close().await });
-                    Err(fault)
-                }
-            }
+            Ok((link, shaken?))
         };
         let late = |_| Err(Fault::Late(opening.within));
-        let (link, facts) = timeout(opening.within, shake).await.unwrap_or_else(late)?;
+        let opened = timeout(opening.within, shake).await.unwrap_or_else(late);
+        if let (Err(_), Some(link)) = (&opened, dialled) {
+            opening.tasks.spawn(|_| async move { link.close().await });
+        }
+        let (link, facts) = opened?;
         let instance = link.instance();
         let random = || format!("{:016x}", rand::random::<u64>()).into();
         let session = Arc::new(Self {
@@ -106,7 +109,7 @@ impl Session {
             instance: instance.unwrap_or_else(random),
             results: Results::default(),
             tasks: opening.tasks.clone(),
-            level: Mutex::default(),
+            level: Told::default(),
             subscribed: Mutex::default(),
             retiring: CancellationToken::new(),
             closing: CancellationToken::new(),
@@ -190,30 +193,35 @@ impl Session {
         within: Duration,
     ) -> Result<Outcome, Fault> {
         let (id, answer) = self.table.plain()?;
+        // Also when whoever asks has gone.
+        let _place = Place(&self.table, id);
         let request = message::encode_request(&Id::number(id), method, params);
         let asked = async {
             self.link.request(id, request).await?;
             answer.await.unwrap_or(Err(Fault::NoEnd))
         };
         let answer = timeout(within, asked).await;
-        self.table.close(id);
         answer.unwrap_or(Err(Fault::Late(within)))
     }
 
-    /// Sees to it that the server logs what is at least as grave as `level`.
-    pub(crate) async fn log_from(&self, level: Level) {
-        if !self.has("logging") {
+    /// Sees to it that the server logs what is at least as grave as `level`; without that a call
+    /// still has its answer. So it is told once, and waited for only as long as nobody notices.
+    pub(crate) async fn log_from(self: &Arc<Self>, level: Level) {
+        if !self.has("logging") || !self.level.lower(level) {
             return;
         }
-        let mut told = self.level.lock().await;
-        if told.is_some_and(|told| told <= level) {
-            return;
-        }
-        let params = Object::from_iter([("level", Raw::string(level.name()))]);
-        // Without it the call still has its answer.
-        if let Ok(Outcome::Result(_)) = self.ask("logging/setLevel", &params).await {
-            *told = Some(level);
-        }
+        let (told, done) = oneshot::channel::<()>();
+        let session = Arc::clone(self);
+        Arc::clone(self).spawn(async move {
+            let _told = told;
+            // In order, and whatever was wanted last.
+            let _turn = session.level.telling.lock().await;
+            if let Some(level) = session.level.wanted() {
+                let params = Object::from_iter([("level", Raw::string(level.name()))]);
+                drop(session.ask("logging/setLevel", &params).await);
+            }
+        });
+        drop(timeout(LOGS_WITHIN, done).await);
     }
 
     /// Subscribes to a resource for one more listener; `false` where the server refuses.
@@ -307,6 +315,43 @@ impl Opened for Arc<Session> {
 
     fn is(&self, other: &Self) -> bool {
         Self::ptr_eq(self, other)
+    }
+}
+
+/// What a server was told to log, whatever came of it.
+#[derive(Debug, Default)]
+struct Told {
+    from: std::sync::Mutex<Option<Level>>,
+    /// Held while the server is told.
+    telling: Mutex<()>,
+}
+
+impl Told {
+    /// Whether the server has to be told that `level` is wanted too.
+    fn lower(&self, level: Level) -> bool {
+        let mut from = self.from();
+        let lower = from.is_none_or(|from| level < from);
+        if lower {
+            *from = Some(level);
+        }
+        lower
+    }
+
+    fn wanted(&self) -> Option<Level> {
+        *self.from()
+    }
+
+    fn from(&self) -> std::sync::MutexGuard<'_, Option<Level>> {
+        self.from.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a request of our own among what the server has to answer.
+struct Place<'a>(&'a Table, u64);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.close(self.1);
     }
 }
 

@@ -140,6 +140,12 @@ impl Table {
         Ok((id, answer))
     }
 
+    /// How many requests of our own wait for an answer.
+    #[cfg(test)]
+    pub(crate) fn plain_open(&self) -> usize {
+        self.state().plain.len()
+    }
+
     /// Nobody waits for `id` any more, whose answer may still come.
     pub(crate) fn close(&self, id: u64) {
         let mut state = self.state();
@@ -171,11 +177,6 @@ impl Table {
     /// Resolves when nothing can be sent any more.
     pub(crate) async fn went(&self) {
         self.gone.cancelled().await;
-    }
-
-    /// Why nothing can be sent any more.
-    pub(crate) fn why(&self) -> Option<Fault> {
-        self.state().gone.clone()
     }
 
     /// Since when no call is open; `None` while there is one.

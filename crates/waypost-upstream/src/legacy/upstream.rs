@@ -236,11 +236,6 @@ impl Legacy {
         Some(Arc::clone(session.instance()))
     }
 
-    /// Whether any session serves.
-    pub(crate) fn serves(&self) -> bool {
-        self.pool.serves()
-    }
-
     /// Resolves when the session of Waypost's own calls is lost.
     pub(crate) async fn lost(&self) {
         self.pool.lost().await;

@@ -23,6 +23,7 @@ pub(crate) enum Transport {
     /// Streamable HTTP, or HTTP+SSE where the server refuses the first POST.
     Either,
     /// Streamable HTTP alone.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no configuration says so"))]
     Streamable,
     /// HTTP+SSE alone.
     Sse,

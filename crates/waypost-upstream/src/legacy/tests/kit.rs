@@ -90,16 +90,24 @@ impl Played {
     }
 
     pub(super) fn legacy(&self, isolation: Isolation, room: usize) -> Legacy {
-        let settings = Settings {
-            upstream: "u".into(),
-            isolation,
-            declare: Vec::new(),
-            idle_timeout: Duration::from_secs(60),
-            max_sessions: 2,
-            startup_timeout: Duration::from_secs(60),
-        };
         let room = Arc::new(Semaphore::new(room));
-        Legacy::new(settings, Arc::new(self.clone()), &Tasks::default(), room)
+        Legacy::new(
+            settings(isolation),
+            Arc::new(self.clone()),
+            &Tasks::default(),
+            room,
+        )
+    }
+}
+
+pub(super) fn settings(isolation: Isolation) -> Settings {
+    Settings {
+        upstream: "u".into(),
+        isolation,
+        declare: Vec::new(),
+        idle_timeout: Duration::from_secs(60),
+        max_sessions: 2,
+        startup_timeout: Duration::from_secs(60),
     }
 }
 

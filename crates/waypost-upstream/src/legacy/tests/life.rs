@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use futures_util::future::join;
-use tokio::time::{Instant, sleep};
+use futures_util::future::{join, join_all};
+use tokio::time::{Instant, sleep, timeout};
 use waypost_config::config::Isolation;
+use waypost_hub::call::Principal;
 use waypost_hub::error::Kind;
+use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::End;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
 
-use super::kit::{Played, WELCOME, call, end, result};
+use super::kit::{Played, WELCOME, call, end, result, settings};
 use crate::fault::Fault;
+use crate::legacy::pool::Pool;
 
 /// Answers the next call on the session with this number.
 async fn answer(server: &Played, at: usize) {
@@ -40,6 +45,8 @@ async fn a_server_that_never_answers_is_given_up_when_its_time_is_over() {
     let error = legacy.call(call()).await.unwrap_err();
     assert_eq!(error.kind, Kind::Timeout);
     assert_eq!(started.elapsed(), Duration::from_secs(60));
+    sleep(Duration::from_millis(1)).await;
+    assert!(server.line(0).is_closed(), "what was opened is closed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,4 +164,68 @@ async fn nothing_is_opened_after_the_end() {
     assert!(server.line(0).is_closed());
     assert!(legacy.call(call()).await.is_err());
     assert_eq!(server.dialled(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r16_a_session_that_failed_to_open_takes_no_place_when_its_caller_has_gone() {
+    let server = Played::new();
+    let refusal = r#"{"error":{"code":-32000,"message":"m"}}"#;
+    server.welcomes(Duration::from_secs(5), refusal);
+    let legacy = server.legacy(Isolation::Principal, 9);
+    let by = |name| {
+        let mut call = call();
+        call.principal = Principal::new(name);
+        call
+    };
+    for name in ["a", "b"] {
+        let gone = timeout(Duration::from_secs(1), legacy.call(by(name))).await;
+        assert!(gone.is_err());
+    }
+    sleep(Duration::from_secs(10)).await;
+    server.welcomes(Duration::ZERO, WELCOME);
+    for (name, at) in [("c", 2), ("d", 3)] {
+        let (end, ()) = join(end(&legacy, by(name)), answer(&server, at)).await;
+        assert!(matches!(end, End::Complete(_)), "{end:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_of_our_own_is_forgotten_with_whoever_asked() {
+    let server = Played::new();
+    let settings = settings(Isolation::Shared);
+    let pool = Pool::new(settings, std::sync::Arc::new(server), &Tasks::default());
+    let session = pool.home().await.unwrap();
+    let params = Object::new();
+    let asked = session.ask("ping", &params);
+    assert!(timeout(Duration::from_millis(1), asked).await.is_err());
+    assert_eq!(session.table.plain_open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_do_not_wait_for_a_server_that_is_silent_about_its_log() {
+    let server = Played::new();
+    let logs = WELCOME.replace(r#""tools""#, r#""logging":{},"tools""#);
+    server.welcomes(Duration::ZERO, &logs);
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let logged = || {
+        let mut call = call();
+        call.meta.log_level = Some(Raw::string("info"));
+        end(&legacy, call)
+    };
+    let before = Instant::now();
+    for _ in 0..2 {
+        let plays = async {
+            for _ in 0..10 {
+                answer(&server, 0).await;
+            }
+        };
+        let (ends, ()) = join(join_all((0..10).map(|_| logged())), plays).await;
+        assert!(ends.iter().all(|end| matches!(end, End::Complete(_))));
+        assert!(before.elapsed() < Duration::from_secs(1));
+    }
+    let line = server.line(0);
+    let told = line.request("logging/setLevel").await;
+    assert_eq!(told["params"]["level"], "info");
+    let again = timeout(Duration::from_secs(60), line.request("logging/setLevel"));
+    assert!(again.await.is_err(), "once is enough");
 }
