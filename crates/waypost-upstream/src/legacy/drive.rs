@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::Call;
 use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message;
 use waypost_wire::object::Object;
@@ -125,8 +126,9 @@ impl Drive {
     /// Ends the caller's part with the questions, where there is room for a call that waits.
     fn show(&self, session: &Session) -> Option<String> {
         let Some(place) = self.parked.place() else {
-            for id in self.exchange.take_unshown() {
-                let why = "too many calls wait for an answer of their caller";
+            let why = "too many calls wait for an answer of their caller";
+            let error = ErrorObject::new(code::INTERNAL_ERROR, why);
+            for id in self.exchange.take_unshown(&error) {
                 session.table.refuse(&id, code::INTERNAL_ERROR, why);
             }
             return None;

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use waypost_hub::asks;
 use waypost_hub::call::Call;
 use waypost_hub::reply::End;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::level::Level;
 use waypost_wire::message::{Notification, Outcome, Request};
@@ -336,6 +337,20 @@ impl Exchange {
         matches!(self.state().answer, Some(Err(_)))
     }
 
+    /// The answer was looked at; `false` when it was before.
+    pub(crate) fn deliver(&self) -> bool {
+        !std::mem::replace(&mut self.state().delivered, true)
+    }
+
+    /// How many bytes the answer has that nobody took.
+    pub(crate) fn weight(&self) -> usize {
+        match &self.state().answer {
+            Some(Ok(Ending::Answer(Outcome::Result(raw)))) => raw.text().len(),
+            Some(Ok(Ending::Answer(Outcome::Error(error)))) => error.raw().text().len(),
+            Some(Ok(Ending::Ours(_)) | Err(_)) | None => 0,
+        }
+    }
+
     /// What the server asks now.
     pub(crate) fn questions(&self) -> Object {
         self.state().show()
@@ -441,14 +456,21 @@ impl Exchange {
         true
     }
 
-    /// The questions that cannot be shown are refused: there is no room to wait.
-    pub(crate) fn take_unshown(&self) -> Vec<Id> {
+    /// The questions that cannot be shown are refused: there is no room to wait. One that is a
+    /// condition for the whole call, which would be sent again at once without it, ends the call
+    /// with `error`.
+    pub(crate) fn take_unshown(&self, error: &ErrorObject) -> Vec<Id> {
         let mut state = self.state();
         let (shown, unshown) = std::mem::take(&mut state.questions)
             .into_iter()
             .partition(|question| question.shown);
         state.questions = shown;
         let unshown: Vec<Question> = unshown;
+        if unshown.iter().any(|question| question.id.is_none()) {
+            state.end(Ok(Ending::Ours(End::Error(error.clone()))));
+            drop(state);
+            self.wake.notify_one();
+        }
         unshown
             .into_iter()
             .filter_map(|question| question.id)

@@ -41,6 +41,8 @@ pub(super) struct State {
     /// But not yet: what it wants done first is being done.
     pub(super) held: bool,
     pub(super) given_up: bool,
+    /// Whoever looks at the answer has seen it.
+    pub(super) delivered: bool,
     pub(super) over: bool,
 }
 

@@ -5,9 +5,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use waypost_config::config::Isolation;
 use waypost_hub::reply::End;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::raw::Raw;
 
-use super::kit::{Played, call, call_in_session, end, question, result, state};
+use super::kit::{Played, call, call_in_session, end, object, question, result, state};
 use crate::legacy::parked::PATIENCE;
 
 fn refusal(id: &str) -> impl Fn(&Value) -> bool {
@@ -174,4 +175,31 @@ async fn r25_a_call_that_is_given_up_while_it_asks_is_cancelled_at_once() {
     assert_eq!(cancelled["params"]["requestId"], request["id"]);
     assert!(before.elapsed() < std::time::Duration::from_secs(1));
     assert!(legacy.call(gives_up).await.is_err(), "a state is good once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_room_to_wait_a_call_that_needs_a_visit_first_fails() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 0);
+    let plays = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let line = server.line(0);
+        let request = line.request("tools/call").await;
+        let visit = json!({ "mode": "url", "elicitationId": "e", "url": "https://a.example",
+            "message": "m" });
+        line.says(
+            &json!({ "id": request["id"], "error": { "code": -32042, "message": "visit",
+            "data": { "elicitations": [visit] } } }),
+        );
+        let again = line.request("tools/call");
+        let again = tokio::time::timeout(std::time::Duration::from_secs(5), again).await;
+        assert!(again.is_err(), "sent again");
+    };
+    let mut call = call();
+    let able = json!({ "elicitation": { "form": {}, "url": {} } });
+    call.meta.capabilities = ClientCapabilities::new(object(&able));
+    let (end, ()) = join(end(&legacy, call), plays).await;
+    assert!(matches!(end, End::Error(_)), "{end:?}");
 }
