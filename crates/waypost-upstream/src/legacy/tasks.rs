@@ -39,8 +39,12 @@ pub(crate) const RELATED: &str = "io.modelcontextprotocol/related-task";
 const ASKED_WITHIN: Duration = Duration::from_millis(500);
 const ENDED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Tasks remembered per session.
+/// Tasks remembered per session, and the bytes of their ends. What is forgotten is asked for again.
 const MOST: usize = 4096;
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// How long the end of a task is kept for another look.
+const KEPT: Duration = Duration::from_secs(60);
 
 /// The tools of one server that answer only with tasks.
 #[derive(Debug, Default)]
@@ -160,6 +164,26 @@ impl Results {
     fn of(&self, task: &str) -> Option<Arc<Exchange>> {
         self.all().get(task).cloned()
     }
+
+    /// Nobody asks for its end any more.
+    fn forget(&self, task: &str) {
+        self.all().remove(task);
+    }
+
+    /// Its end was delivered.
+    fn delivered(session: &Arc<Session>, task: &str, waits: &Arc<Exchange>) {
+        if !waits.deliver() {
+            return;
+        }
+        let (task, waits, kept) = (task.to_owned(), Arc::clone(waits), Arc::clone(session));
+        Arc::clone(session).spawn(async move {
+            tokio::time::sleep(KEPT).await;
+            let mut all = kept.results.all();
+            if all.get(&task).is_some_and(|now| Arc::ptr_eq(now, &waits)) {
+                all.remove(&task);
+            }
+        });
+    }
 }
 
 /// Answers `tasks/get`, `tasks/update` and `tasks/cancel`.
@@ -189,6 +213,9 @@ pub(crate) async fn answer(
     let asked = session
         .ask_within(&call.method, &params, ENDED_WITHIN)
         .await;
+    if call.method == method::TASKS_CANCEL {
+        session.results.forget(&task);
+    }
     match asked.map_err(fail)? {
         // One that has ended cannot be cancelled there; here that is no error.
         Outcome::Error(_) if call.method == method::TASKS_CANCEL => Ok(done()),
@@ -228,6 +255,7 @@ async fn detailed(
             let waits = result_of(session, upstream, id);
             let answer = timeout(ENDED_WITHIN, waits.ended()).await;
             inline(&mut task, answer.unwrap_or(Err(Fault::Late(ENDED_WITHIN)))?);
+            Results::delivered(session, id, &waits);
         }
         Some(Status::Cancelled) | None => {}
     }
@@ -258,7 +286,8 @@ fn result_of(session: &Arc<Session>, upstream: &Arc<str>, id: &str) -> Arc<Excha
     if let Some(waits) = all.get(id).filter(|waits| !waits.has_failed()) {
         return Arc::clone(waits);
     }
-    if all.len() >= MOST {
+    let bytes: usize = all.values().map(|waits| waits.weight()).sum();
+    if all.len() >= MOST || bytes >= MOST_BYTES {
         all.retain(|_, waits| waits.need() != Need::Over);
     }
     let waits = Exchange::unattended(upstream, RESULT, id);

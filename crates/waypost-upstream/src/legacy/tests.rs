@@ -1,5 +1,6 @@
 //! Sessions over a link that a test plays, under paused time.
 
+mod ended_tasks;
 mod kit;
 mod life;
 mod questions;
