@@ -6,7 +6,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tokio::time::timeout;
 use waypost_hub::error::CallError;
@@ -31,18 +30,24 @@ impl Server {
         let fail = |fault: Fault| fault.into_call(&self.name);
         let speaker = stdio.speaker(want).await.map_err(fail)?;
         // One that has answered before is not slow to start.
-        let patience = if speaker.described.load(Ordering::Relaxed) {
+        let before = speaker.facts();
+        let patience = if before.is_some() {
             self.startup_timeout / 2
         } else {
             self.startup_timeout
         };
         let Ok(discovery) = timeout(patience, self.discover(&speaker)).await else {
+            // It may be at work on a call and answer nothing else meanwhile.
+            if speaker.calls.is_busy() {
+                let silent = || fail(Fault::Silent(patience));
+                return before.map(Discovery::Modern).ok_or_else(silent);
+            }
             speaker.child.close();
             return Err(fail(Fault::Silent(patience)));
         };
         let discovery = discovery?;
         match &discovery {
-            Discovery::Modern(_) => speaker.described.store(true, Ordering::Relaxed),
+            Discovery::Modern(facts) => speaker.describe(facts),
             // It goes on as another process, which has its session from the beginning.
             Discovery::Legacy => speaker.child.close(),
             // Tasks of a server that is known to be modern would die with it.
@@ -63,7 +68,7 @@ impl Server {
         let said = timeout(self.startup_timeout / 2, &mut discover).await;
         match said {
             Ok(Ok(Discovery::Modern(facts))) => {
-                speaker.described.store(true, Ordering::Relaxed);
+                speaker.describe(&facts);
                 return Ok(facts);
             }
             Ok(Ok(Discovery::Legacy | Discovery::Unrecognised(_))) | Err(_) => {}
@@ -78,6 +83,7 @@ impl Server {
                 begun = &mut session => begun,
                 facts = modern(&mut discover) => {
                     ours.let_go();
+                    speaker.describe(&facts);
                     self.give_back(stdio, &speaker);
                     return Ok(facts);
                 }
@@ -93,14 +99,15 @@ impl Server {
             Err(Fault::Modern) if silent => {
                 ours.let_go();
                 self.give_back(stdio, &speaker);
-                discover.await?.modern(&self.name)
+                let facts = discover.await?.modern(&self.name)?;
+                speaker.describe(&facts);
+                Ok(facts)
             }
             Err(fault) => Err(fail(fault)),
         }
     }
 
     fn give_back(&self, stdio: &ModernStdio, speaker: &Speaker) {
-        speaker.described.store(true, Ordering::Relaxed);
         let calls: SharedEar = Arc::clone(&speaker.calls) as _;
         speaker.child.hand_to(&calls);
         stdio.adopt(speaker.clone());

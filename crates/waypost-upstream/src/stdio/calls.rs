@@ -108,6 +108,11 @@ impl Calls {
         &self.upstream
     }
 
+    /// Whether somebody waits for the answer to a call.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.table().open.values().any(|slot| !slot.listens())
+    }
+
     /// Nobody waits for `id` any more; `unread` is the answer that came this moment.
     pub(crate) fn leave(&self, id: u64, sort: Sort, unread: Option<Outcome>) {
         match unread {

@@ -1,11 +1,11 @@
 //! A child process that is spoken to without a session; processes come and go, this stays.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use waypost_hub::call::Call;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::Reply;
+use waypost_hub::upstream::Facts;
 use waypost_wire::id::Id;
 use waypost_wire::message;
 
@@ -22,8 +22,8 @@ use crate::flight::{Flight, Opened, Want};
 pub(crate) struct Speaker {
     pub(crate) child: Arc<Child>,
     pub(crate) calls: Arc<Calls>,
-    /// It has described itself.
-    pub(crate) described: Arc<AtomicBool>,
+    /// What it said of itself last.
+    facts: Arc<Mutex<Option<Facts>>>,
 }
 
 impl Speaker {
@@ -35,8 +35,19 @@ impl Speaker {
         Ok(Self {
             child,
             calls,
-            described: Arc::default(),
+            facts: Arc::default(),
         })
+    }
+
+    /// It has described itself.
+    pub(crate) fn describe(&self, facts: &Facts) {
+        *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts.clone());
+    }
+
+    /// What it said of itself last.
+    pub(crate) fn facts(&self) -> Option<Facts> {
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.clone()
     }
 
     /// Sends `call` and waits for the first answer.

@@ -294,6 +294,35 @@ async fn a_child_that_never_says_anything_is_given_up_when_its_time_is_over() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_at_work_is_not_silent() {
+    let upstream = server().await;
+    let first = instance(&*upstream);
+    let [own, child] = pids(&*upstream).await;
+    kill_process(Pid::from_raw(child).unwrap(), Signal::KILL).unwrap();
+    let own = Pid::from_raw(own).unwrap();
+    let plays = async {
+        in_time(async {
+            loop {
+                let seen = complete(&*upstream, tool("cancelled")).await;
+                if seen.get("held").is_some_and(|held| held.text() != "[]") {
+                    return;
+                }
+            }
+        })
+        .await;
+        kill_process(own, Signal::STOP).unwrap();
+        tokio::time::pause();
+        let facts = upstream.discover(None).await;
+        tokio::time::resume();
+        kill_process(own, Signal::CONT).unwrap();
+        facts.unwrap();
+        complete(&*upstream, tool("release")).await;
+    };
+    futures_util::future::join(complete(&*upstream, tool("hold")), plays).await;
+    assert_eq!(instance(&*upstream), first);
+}
+
+#[tokio::test]
 async fn a_server_that_went_silent_is_restarted_and_stays_modern() {
     let upstream = server().await;
     let first = instance(&*upstream);
