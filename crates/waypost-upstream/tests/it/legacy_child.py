@@ -178,7 +178,8 @@ def request(id, method, params):
             state["early"] += 1
         call(id, params)
     elif method == "tools/list":
-        result(id, {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+        names = ["echo", "elicit", "held"]
+        result(id, {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]})
     elif method == "resources/read":
         send({"id": id, "error": {"code": -32002, "message": "no such resource"}})
     elif method == "resources/subscribe":
