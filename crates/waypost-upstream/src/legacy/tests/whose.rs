@@ -247,9 +247,9 @@ async fn told_of_a_visit(mut call: Call, while_parked: bool) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_client_with_a_session_learns_that_its_visit_is_over_and_no_other_does() {
     for while_parked in [false, true] {
-        let told = told_of_a_visit(call_in_session(), while_parked).await;
+        let told = Box::pin(told_of_a_visit(call_in_session(), while_parked)).await;
         assert_eq!(told, [COMPLETE], "{while_parked}");
-        let told = told_of_a_visit(call(), while_parked).await;
+        let told = Box::pin(told_of_a_visit(call(), while_parked)).await;
         assert_eq!(told, [""; 0], "{while_parked}");
     }
 }
