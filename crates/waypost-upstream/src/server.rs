@@ -106,7 +106,7 @@ impl Server {
             }
         }
         let discovery = match &self.transport {
-            Transport::Http(http) => http.probe().await?,
+            Transport::Http(http) => Box::pin(http.probe()).await?,
             Transport::Stdio(stdio) if before == Some(Era::Modern) => {
                 self.described(stdio.home(), want).await?
             }
@@ -131,7 +131,7 @@ impl Server {
 
     async fn modern(&self, want: Want) -> Result<Discovery, CallError> {
         match &self.transport {
-            Transport::Http(http) => http.probe().await,
+            Transport::Http(http) => Box::pin(http.probe()).await,
             Transport::Stdio(stdio) => self.described(stdio.home(), want).await,
         }
     }

@@ -7,6 +7,7 @@
 )]
 
 #[path = "../../../tests/it/fake.rs"]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod fake;
 
 mod choice;
