@@ -33,15 +33,20 @@ export async function startGateway(upstream) {
   const ended = once(child, "exit").then(([code]) => {
     throw new Error(`the gateway ended with ${code}:\n${log.join("\n")}`);
   });
-  const { mcp, admin } = await Promise.race([addresses, ended]);
-  await Promise.race([ready(`${admin}/readyz`, log), ended]);
   const stop = async () => {
     ended.catch(() => {});
     child.kill("SIGTERM");
     await ended.catch(() => {});
     rmSync(home, { recursive: true });
   };
-  return { url: mcp, admin, log, stop };
+  try {
+    const { mcp, admin } = await Promise.race([addresses, ended]);
+    await Promise.race([ready(`${admin}/readyz`, log), ended]);
+    return { url: mcp, admin, log, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
 }
 
 /** The addresses the gateway says it has bound, port 0 resolved. */
