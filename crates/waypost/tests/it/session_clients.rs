@@ -148,3 +148,24 @@ async fn r21_a_session_of_before_kill_9_works_after_the_restart() {
     drop(third);
     demo.stop().await;
 }
+
+#[tokio::test]
+async fn r25_a_call_that_is_cancelled_while_it_asks_is_cancelled_at_the_server_too() {
+    let child = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../waypost-upstream/tests/it/legacy_child.py"
+    );
+    let yaml = format!("upstreams: {{ old: {{ command: python3, args: ['{child}'] }} }}");
+    let waypost = Waypost::start(&yaml).await;
+    waypost.wait_for("old", "up").await;
+    let peer = peer(&waypost.daemon.url(), Revision::Nov2025).await;
+    let mut begun = peer.begin("old_elicit", json!({})).await.unwrap();
+    assert!(begun.question().await.unwrap().is_some());
+    peer.cancel(begun).await.unwrap();
+    until("the server to be told", async || {
+        let held = peer.tool("old_held", json!({})).await.unwrap();
+        let held: Value = serde_json::from_str(held.text()).unwrap();
+        held["cancelled"].as_array().is_some_and(|c| c.len() == 1)
+    })
+    .await;
+}
