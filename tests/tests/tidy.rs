@@ -335,7 +335,7 @@ const BESIDE_LEGACY: &[&str] = &[
     "waypost-front/src/rescue.rs",
     "waypost-front/src/routes.rs",
     "waypost-front/src/stdio.rs",
-    "waypost-front/src/stdio/",
+    "waypost-front/src/stdio/bridge.rs",
     "waypost-upstream/src/fault.rs",
     "waypost-upstream/src/http/connector.rs",
     "waypost-upstream/src/legacy.rs",

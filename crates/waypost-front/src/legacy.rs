@@ -5,20 +5,22 @@
 //! flight for one client, `serve` takes its messages, `exchange` turns one request into
 //! stateless calls, `ask` what servers ask in between into requests to the client, `listen`
 //! what changes meanwhile into notifications: these know no transport. `http`, `body` and
-//! `ring` put them on Streamable HTTP; `sessions` and `ticket` are the session ids.
+//! `ring` put them on Streamable HTTP, `pipe` on standard input and output; `sessions` and `ticket`
+//! are the session ids. `bridge` is the other end: the session of a host at a daemon.
 
 mod ask;
 mod body;
+pub(crate) mod bridge;
 mod event;
 mod exchange;
 mod http;
-pub(crate) mod initialize;
-pub(crate) mod listen;
-pub(crate) mod outlet;
+mod initialize;
+mod listen;
+pub(crate) mod pipe;
 mod progress;
 mod ring;
-pub(crate) mod serve;
-pub(crate) mod session;
+mod serve;
+mod session;
 mod sessions;
 mod ticket;
 mod translate;

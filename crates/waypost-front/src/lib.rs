@@ -17,6 +17,7 @@ mod in_flight;
 pub mod legacy;
 mod media;
 mod modern;
+mod outlet;
 mod refusal;
 mod rescue;
 mod routes;

@@ -2,15 +2,15 @@
 //! one process is one connection (specification: transports, stdio).
 //!
 //! Both eras share the pipe, decided message by message: a client may look around with
-//! `server/discover` and then `initialize`. `outbox` is the way out, `modern` the stateless calls
-//! in flight, `session` the one session there may be. [`bridge`] carries the lines to a daemon
-//! instead of answering them.
+//! `server/discover` and then `initialize`. `outbox` is the way out, `lane` that of one request,
+//! `modern` answers stateless calls; the one session there may be is in `legacy`. [`bridge`]
+//! carries the lines to a daemon instead of answering them.
 
 pub mod bridge;
 mod input;
+pub(crate) mod lane;
 mod modern;
-mod outbox;
-mod session;
+pub(crate) mod outbox;
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,13 +33,14 @@ use crate::encode;
 use crate::era::{self, Era};
 use crate::event::Finish;
 use crate::in_flight::{InFlight, Slot};
-use crate::legacy::outlet::Class;
+use crate::legacy::pipe::Place;
 use crate::modern::Asker;
+use crate::outlet::Class;
 use crate::refusal::{Refusal, Refused};
 use crate::rescue;
 use input::{Input, Line};
+use lane::Lane;
 use outbox::Outbox;
-use session::Place;
 
 /// Longest wait for a host to take the last messages.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -146,7 +147,7 @@ impl Pipe {
                 begun
                     .inspect_err(|refusal| finish.outcome(rescue::outcome(refusal)))
                     .map(|(meta, slot)| {
-                        let lane = self.place.lane(&self.open);
+                        let lane = Lane::new(&self.outbox, &self.open);
                         modern::answer(&self.host, asker, (request, meta), slot, lane, finish);
                     })
             }
@@ -157,7 +158,7 @@ impl Pipe {
             }
             (Era::Legacy { requested }, meta) => {
                 let meta = meta.unwrap_or_default();
-                let lane = self.place.lane(&self.open);
+                let lane = Lane::new(&self.outbox, &self.open);
                 if self.host.parts.sessions.is_none() {
                     let requested = requested.unwrap_or_else(|| UNSAID.to_owned());
                     let refusal = Refusal::Legacy { requested };

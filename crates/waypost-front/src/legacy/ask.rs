@@ -13,9 +13,9 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use crate::legacy::outlet::{Class, Outlet};
 use crate::legacy::session::{Question, Session};
 use crate::legacy::translate;
+use crate::outlet::{Class, Outlet};
 
 const ELICIT: &str = "elicitation/create";
 

@@ -24,10 +24,10 @@ use crate::encode;
 use crate::event::Finish;
 use crate::events::Events;
 use crate::legacy::ask::Asked;
-use crate::legacy::outlet::{Class, Outlet};
 use crate::legacy::progress::Progress;
 use crate::legacy::session::Slot;
 use crate::legacy::translate;
+use crate::outlet::{Class, Outlet};
 use crate::rescue;
 
 const INPUT_REQUESTS: &str = "inputRequests";

@@ -23,7 +23,6 @@ use crate::headers;
 use crate::legacy::body::RingBody;
 use crate::legacy::initialize;
 use crate::legacy::listen;
-use crate::legacy::outlet::{Class, Outlet};
 use crate::legacy::ring::{Reader, Ring};
 use crate::legacy::serve::{self, Incoming};
 use crate::legacy::session::{Hold, Session};
@@ -31,6 +30,7 @@ use crate::legacy::sessions::Sessions;
 use crate::legacy::translate::LATEST;
 use crate::media::Wants;
 use crate::modern::Asker;
+use crate::outlet::{Class, Outlet};
 use crate::refusal::{Refusal, Refused};
 use crate::rescue;
 

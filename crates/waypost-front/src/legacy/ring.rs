@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use waypost_hub::upstream::BoxFuture;
 
 use crate::encode::Pieces;
-use crate::legacy::outlet::{Class, Outlet};
+use crate::outlet::{Class, Outlet};
 
 /// Messages of one stream.
 const MOST: usize = 256;

@@ -22,11 +22,11 @@ use crate::Calls;
 use crate::event::Finish;
 use crate::legacy::exchange::{Exchange, answer_now, internal, text};
 use crate::legacy::listen;
-use crate::legacy::outlet::{Closing, Outlet};
 use crate::legacy::session::{Hold, Session, Slot};
 use crate::legacy::sessions::Sessions;
 use crate::legacy::translate;
 use crate::modern::Asker;
+use crate::outlet::{Closing, Outlet};
 use crate::refusal::Refusal;
 use crate::rescue;
 

@@ -1,6 +1,6 @@
 //! One client session: what is in flight in it, and what its client set.
 //!
-//! Knows no transport. Messages go out through [`Outlet`](crate::legacy::outlet::Outlet)s; who
+//! Knows no transport. Messages go out through [`Outlet`](crate::outlet::Outlet)s; who
 //! carries them here calls [`Session::begin`], [`Session::cancel`] and [`Session::answer`].
 
 use std::collections::{BTreeMap, HashMap};
@@ -19,9 +19,9 @@ use waypost_wire::raw::Raw;
 
 use crate::in_flight::{self, InFlight};
 use crate::legacy::event::OpenSession;
-use crate::legacy::outlet::Outlet as _;
 use crate::legacy::ring::{self, Ring};
 use crate::legacy::ticket::Ticket;
+use crate::outlet::Outlet as _;
 use crate::refusal::Refusal;
 
 /// Streams that ended and can still be read again, and their bytes together.

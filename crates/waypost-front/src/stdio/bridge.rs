@@ -2,16 +2,15 @@
 //!
 //! Nothing is answered here and nothing is rewritten: requests travel as the bytes that the host
 //! wrote. What HTTP wants beside them is made here: headers, the session id, streams. `link` is
-//! the way to the daemon, `reply` what comes back for one request, `modern` and `session` are the
-//! eras, `params` the headers that tools ask for, `fault` what a host is told when the daemon
-//! does not answer.
+//! the way to the daemon, `reply` what comes back for one request, `modern` are stateless calls,
+//! `params` the headers that tools ask for, `fault` what a host is told when the daemon does not
+//! answer. The session that a host has at the daemon is in `legacy`.
 
 mod fault;
 mod link;
 mod modern;
 mod params;
-mod reply;
-mod session;
+pub(crate) mod reply;
 #[cfg(test)]
 mod tests;
 
@@ -40,13 +39,13 @@ use super::outbox::Outbox;
 use crate::encode;
 use crate::era::{self, Era};
 use crate::in_flight::InFlight;
-use crate::legacy::outlet::Class;
+use crate::legacy::bridge::Session;
+use crate::outlet::Class;
 use crate::refusal::Refusal;
 use crate::rescue;
 pub use fault::Fault;
 use link::Link;
 use params::Params;
-use session::Session;
 
 /// What sends HTTP requests to the daemon.
 pub type Sender = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
@@ -79,11 +78,11 @@ pub struct Bridge {
 
 /// What every exchange needs.
 #[derive(Clone, Debug)]
-struct Way {
-    link: Link,
-    outbox: Arc<Outbox>,
+pub(crate) struct Way {
+    pub(crate) link: Link,
+    pub(crate) outbox: Arc<Outbox>,
     params: Arc<Params>,
-    tasks: Tasks,
+    pub(crate) tasks: Tasks,
 }
 
 impl Daemon {
@@ -237,7 +236,11 @@ impl Bridge {
 impl Way {
     /// Passes on a message of an exchange. Whether it is the answer to `id`; it is then given
     /// back instead, with the id that the host knows.
-    async fn pass(&self, id: &Id, message: bytes::Bytes) -> Result<Option<Answer>, Fault> {
+    pub(crate) async fn pass(
+        &self,
+        id: &Id,
+        message: bytes::Bytes,
+    ) -> Result<Option<Answer>, Fault> {
         match Message::parse(&message) {
             Ok(Message::Response(Some(of), outcome)) if of == *id => {
                 Ok(Some(Answer { outcome, message }))
@@ -255,7 +258,7 @@ impl Way {
         }
     }
 
-    async fn fail(&self, id: &Id, fault: &Fault) {
+    pub(crate) async fn fail(&self, id: &Id, fault: &Fault) {
         tracing::warn!(error = %fault, "a request was not answered");
         self.outbox
             .send(encode::error(Some(id), &fault.error()))
@@ -265,9 +268,9 @@ impl Way {
 
 /// The end of an exchange.
 #[derive(Debug)]
-struct Answer {
-    outcome: Outcome,
-    message: bytes::Bytes,
+pub(crate) struct Answer {
+    pub(crate) outcome: Outcome,
+    pub(crate) message: bytes::Bytes,
 }
 
 impl Answer {

@@ -12,7 +12,7 @@ use waypost_wire::message::{self, Request};
 use waypost_wire::meta::RequestMeta;
 
 use super::Host;
-use super::session::Lane;
+use super::lane::Lane;
 use crate::Calls;
 use crate::encode;
 use crate::event::Finish;

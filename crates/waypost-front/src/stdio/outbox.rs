@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use waypost_wire::message::one_line;
 
 use crate::encode::Pieces;
-use crate::legacy::outlet::Class;
+use crate::outlet::Class;
 
 /// Messages that wait for the host before their senders do.
 const MOST: usize = 256;

@@ -27,7 +27,7 @@ const PROBE: Duration = Duration::from_secs(5);
 
 /// The way to the daemon; cheap to clone.
 #[derive(Clone)]
-pub(super) struct Link {
+pub(crate) struct Link {
     uri: Uri,
     fixed: HeaderMap,
     sender: Sender,
@@ -36,7 +36,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(daemon: &Daemon) -> Self {
+    pub(crate) fn new(daemon: &Daemon) -> Self {
         Self {
             shown: shown(&daemon.uri).into(),
             uri: daemon.uri.clone(),
@@ -46,12 +46,12 @@ impl Link {
         }
     }
 
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
     /// See [`Daemon::probe`].
-    pub(super) async fn probe(&self) -> Result<(), Fault> {
+    pub(crate) async fn probe(&self) -> Result<(), Fault> {
         let id = Id::number(0);
         let body = message::encode_call(&id, method::DISCOVER, &Object::new(), &own::meta());
         let mut headers = HeaderMap::new();
@@ -74,12 +74,12 @@ impl Link {
     }
 
     /// Sends a message.
-    pub(super) async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Reply, Fault> {
+    pub(crate) async fn post(&self, body: Bytes, headers: HeaderMap) -> Result<Reply, Fault> {
         self.send(Method::POST, body.into(), headers).await
     }
 
     /// Sends a request without a body.
-    pub(super) async fn bare(&self, method: Method, headers: HeaderMap) -> Result<Reply, Fault> {
+    pub(crate) async fn bare(&self, method: Method, headers: HeaderMap) -> Result<Reply, Fault> {
         self.send(method, Body::empty(), headers).await
     }
 
@@ -114,7 +114,7 @@ impl fmt::Debug for Link {
 }
 
 /// The headers that a stateless request repeats itself in.
-pub(super) fn mirrored(version: &str, name: &str, params: &Object) -> HeaderMap {
+pub(crate) fn mirrored(version: &str, name: &str, params: &Object) -> HeaderMap {
     let mut headers = HeaderMap::new();
     put(&mut headers, PROTOCOL_VERSION, version);
     put(&mut headers, METHOD, name);

@@ -13,9 +13,9 @@ use super::fault::Fault;
 
 /// An answer that is arriving. Dropping it closes the connection.
 #[derive(Debug)]
-pub(super) struct Reply {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
     url: Arc<str>,
     limit: usize,
     body: Body,
@@ -23,13 +23,13 @@ pub(super) struct Reply {
     events: Option<Decoder>,
     over: bool,
     /// Where a stream can be taken up again.
-    pub(super) last: Option<String>,
+    pub(crate) last: Option<String>,
     /// When, in milliseconds.
-    pub(super) retry: Option<u64>,
+    pub(crate) retry: Option<u64>,
 }
 
 impl Reply {
-    pub(super) fn new(response: Response<Body>, url: &Arc<str>, limit: usize) -> Self {
+    pub(crate) fn new(response: Response<Body>, url: &Arc<str>, limit: usize) -> Self {
         let (head, body) = response.into_parts();
         let kind = head.headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
@@ -48,12 +48,12 @@ impl Reply {
     }
 
     /// Whether it is a stream.
-    pub(super) fn is_stream(&self) -> bool {
+    pub(crate) fn is_stream(&self) -> bool {
         self.events.is_some()
     }
 
     /// Fails for a status that lets nobody in.
-    pub(super) fn check(&self) -> Result<(), Fault> {
+    pub(crate) fn check(&self) -> Result<(), Fault> {
         match self.status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(self.failed()),
             _ => Ok(()),
@@ -65,7 +65,7 @@ impl Reply {
     /// # Errors
     /// [`Fault::Status`] for an HTTP error that has no JSON in it, [`Fault::BrokenOff`] and
     /// [`Fault::TooLarge`].
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Fault> {
         if self.over {
             return Ok(None);
         }

@@ -13,11 +13,10 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::fault::Fault;
-use super::reply::Reply;
-use super::{Answer, Way};
 use crate::in_flight::Slot;
 use crate::legacy::serve::INITIALIZED;
+use crate::stdio::bridge::reply::Reply;
+use crate::stdio::bridge::{Answer, Fault, Way};
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -40,7 +39,7 @@ const ATTEMPTS: u32 = 5;
 
 /// The session, once there is one; clones share it.
 #[derive(Clone, Debug)]
-pub(super) struct Session {
+pub(crate) struct Session {
     way: Way,
     open: Arc<Mutex<Option<Open>>>,
 }
@@ -54,7 +53,7 @@ struct Open {
 
 /// A request on its way.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     session: Session,
     request: Request,
     /// What the host wrote.
@@ -62,7 +61,7 @@ pub(super) struct Call {
 }
 
 impl Session {
-    pub(super) fn new(way: &Way) -> Self {
+    pub(crate) fn new(way: &Way) -> Self {
         Self {
             way: way.clone(),
             open: Arc::default(),
@@ -81,7 +80,7 @@ impl Session {
             .unwrap_or_default()
     }
 
-    pub(super) fn call(&self, request: Request, line: Bytes) -> Call {
+    pub(crate) fn call(&self, request: Request, line: Bytes) -> Call {
         Call {
             session: self.clone(),
             request,
@@ -90,7 +89,7 @@ impl Session {
     }
 
     /// Passes on a notification of the host, in its place among the host's messages.
-    pub(super) async fn notify(&self, name: &str, line: Bytes) {
+    pub(crate) async fn notify(&self, name: &str, line: Bytes) {
         self.tell(line).await;
         if name == INITIALIZED {
             self.listen();
@@ -98,7 +97,7 @@ impl Session {
     }
 
     /// Passes on a message that has no answer.
-    pub(super) async fn tell(&self, line: Bytes) {
+    pub(crate) async fn tell(&self, line: Bytes) {
         let told = async {
             let mut reply = self.way.link.post(line, self.headers()).await?;
             reply.next().await
@@ -159,7 +158,7 @@ impl Session {
     }
 
     /// The host has gone: the daemon need not keep anything for it.
-    pub(super) async fn end(&self) {
+    pub(crate) async fn end(&self) {
         let open = self.lock().take();
         if let Some(open) = open {
             close(&self.way, open).await;
@@ -215,7 +214,7 @@ fn from(headers: &HeaderMap, last: Option<&str>) -> HeaderMap {
 
 impl Call {
     /// To its answer. Cancelled, the daemon is told.
-    pub(super) async fn run(self, slot: Slot) {
+    pub(crate) async fn run(self, slot: Slot) {
         let cancelled = slot.cancelled().clone();
         let way = &self.session.way;
         let headers = match self.request.method.as_str() {

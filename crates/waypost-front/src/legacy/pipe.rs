@@ -1,44 +1,35 @@
-//! The one session that a pipe may have.
+//! The one session that a pipe may have (2025-11-25 and earlier: transports, stdio).
 
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
-use waypost_hub::upstream::BoxFuture;
 use waypost_wire::id::Id;
 use waypost_wire::message::{self, Notification, Outcome, Request};
 use waypost_wire::object::Object;
 
-use super::Host;
-use super::outbox::Outbox;
-use crate::encode::{self, Pieces};
+use crate::encode;
 use crate::event::Finish;
-use crate::legacy::outlet::{Class, Outlet};
 use crate::legacy::serve::{self, Incoming, PING};
 use crate::legacy::session::Hold;
 use crate::legacy::{initialize, listen};
 use crate::modern::Asker;
+use crate::outlet::{Class, Outlet};
 use crate::refusal::Refusal;
 use crate::rescue;
+use crate::stdio::Host;
+use crate::stdio::lane::Lane;
+use crate::stdio::outbox::Outbox;
 
 /// The session, once there is one.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     host: Host,
     outbox: Arc<Outbox>,
     hold: Option<Hold>,
 }
 
-/// The pipe as the way of one request.
-#[derive(Debug)]
-pub(super) struct Lane {
-    outbox: Arc<Outbox>,
-    _open: TaskTrackerToken,
-}
-
 impl Place {
-    pub(super) fn new(host: &Host, outbox: &Arc<Outbox>) -> Self {
+    pub(crate) fn new(host: &Host, outbox: &Arc<Outbox>) -> Self {
         Self {
             host: host.clone(),
             outbox: Arc::clone(outbox),
@@ -46,19 +37,11 @@ impl Place {
         }
     }
 
-    /// A way for one request, which `open` counts.
-    pub(super) fn lane(&self, open: &TaskTracker) -> Lane {
-        Lane {
-            outbox: Arc::clone(&self.outbox),
-            _open: open.token(),
-        }
-    }
-
     /// Answers `initialize`. A later one begins anew: its client says that it forgot all before.
     ///
     /// # Errors
     /// Why there is no session, on record already.
-    pub(super) async fn initialize(
+    pub(crate) async fn initialize(
         &mut self,
         request: &Request,
         asker: &Asker,
@@ -109,7 +92,7 @@ impl Place {
     ///
     /// # Errors
     /// Why it was not taken, on record already.
-    pub(super) fn request(
+    pub(crate) fn request(
         &self,
         request: Request,
         meta: Object,
@@ -140,7 +123,7 @@ impl Place {
     }
 
     /// Takes note of a notification.
-    pub(super) fn notification(&self, notification: &Notification) {
+    pub(crate) fn notification(&self, notification: &Notification) {
         let Some(hold) = &self.hold else { return };
         serve::notification(hold.session(), notification);
         if notification.method == serve::INITIALIZED
@@ -151,14 +134,14 @@ impl Place {
     }
 
     /// Takes an answer to a question; one that nobody waits for comes too late.
-    pub(super) fn answer(&self, id: &Id, outcome: Outcome) {
+    pub(crate) fn answer(&self, id: &Id, outcome: Outcome) {
         if let Some(hold) = &self.hold {
             hold.session().answer(id, outcome);
         }
     }
 
     /// The session is over, and with it what is in flight in it.
-    pub(super) fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         self.leave_now();
     }
 
@@ -173,25 +156,4 @@ impl Place {
 fn refused(refusal: Refusal, mut finish: Finish) -> Refusal {
     finish.outcome(rescue::outcome(&refusal));
     refusal
-}
-
-impl Lane {
-    /// Sends, and waits while the host is too slow.
-    pub(super) async fn send(&self, message: Pieces) {
-        self.outbox.send(message).await;
-    }
-}
-
-impl Outlet for Lane {
-    fn send(&self, _: Class, message: Pieces) -> BoxFuture<'_, ()> {
-        Box::pin(self.outbox.send(message))
-    }
-
-    fn post(&self, class: Class, message: Pieces) {
-        self.outbox.post(class, message);
-    }
-
-    fn close(&self) {
-        // A pipe has no sign for it: a request that was cancelled just gets no answer.
-    }
 }
