@@ -88,11 +88,7 @@ impl Drive {
                             return Sent::Lost;
                         }
                         Err(fault) => {
-                            if may_run(&fault) {
-                                session.table.close(id);
-                            } else {
-                                session.table.forget(id);
-                            }
+                            session.table.failed(id, &fault);
                             exchange.fail(fault);
                         }
                     }
@@ -160,11 +156,6 @@ impl Drive {
         session.table.rehome(self.exchange.take_all());
         session.table.cancel(id);
     }
-}
-
-/// Whether the server may be at work on a request that failed so.
-fn may_run(fault: &Fault) -> bool {
-    matches!(fault, Fault::Closed | Fault::NoEnd | Fault::Late(_))
 }
 
 /// Resolves when what is needed is due.

@@ -164,6 +164,14 @@ impl Table {
         self.ended.notify_waiters();
     }
 
+    /// There will be no answer for `id`. After some faults the server may be at work on it.
+    pub(crate) fn failed(&self, id: u64, fault: &Fault) {
+        match fault {
+            Fault::Closed | Fault::NoEnd | Fault::Late(_) => self.close(id),
+            _ => self.forget(id),
+        }
+    }
+
     /// A call waits for its caller from now on.
     pub(crate) fn parked(&self) {
         self.ended.notify_waiters();
@@ -244,7 +252,8 @@ impl Table {
     pub(crate) fn rehome(&self, questions: Vec<Question>) {
         for question in questions {
             let Some(id) = question.id else { continue };
-            let call = question.guessed.then(|| self.state().target(self.audience));
+            let moves = question.guessed && self.audience == Audience::One;
+            let call = moves.then(|| self.state().target());
             if let Some(Ok(call)) = call {
                 let (method, params) = (question.method, question.params);
                 self.put_to(&call, Request { id, method, params }, true);
@@ -468,10 +477,9 @@ impl State {
         }
     }
 
-    /// The call that a question belongs to which names none.
-    fn target(&self, audience: Audience) -> Result<Arc<Exchange>, Nobody> {
-        let adrift = self.adrift.any_call();
-        target(&self.open, (audience, adrift), None, None)
+    /// A call of the one client that has the session, for a question that names none.
+    fn target(&self) -> Result<Arc<Exchange>, Nobody> {
+        target(&self.open, (Audience::One, false), None, None)
     }
 }
 

@@ -308,7 +308,7 @@ async fn wait_for(session: &Session, exchange: &Arc<Exchange>, task: &str) {
     let params = Object::from_iter([("taskId", Raw::string(task))]);
     let request = message::encode_request(&Id::number(id), RESULT, &params);
     if let Err(fault) = session.link.request(id, request).await {
-        session.table.close(id);
+        session.table.failed(id, &fault);
         exchange.fail(fault);
     }
 }

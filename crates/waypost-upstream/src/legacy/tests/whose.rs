@@ -71,6 +71,21 @@ async fn r10_callers_of_one_name_are_not_asked_each_other_s_questions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r10_what_a_session_did_not_declare_is_refused_though_no_call_is_there() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let plays = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        line.says(&result(&request));
+    };
+    join(end(&legacy, call_in_session()), plays).await;
+    let line = server.line(0);
+    line.says(&json!({ "id": "early", "method": "roots/list" }));
+    line.hears(refusal("early")).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn r10_what_a_call_given_up_asks_is_not_put_to_another_caller() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 9);
@@ -165,6 +180,29 @@ async fn a_question_goes_over_to_the_client_s_other_call_or_is_refused_when_its_
     let (only, ()) = join(end(&legacy, call_in_session()), plays).await;
     assert!(matches!(only, End::Complete(_)), "{only:?}");
     drop(line);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_a_question_never_goes_over_to_another_caller() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let one = async { end(&legacy, call()).await };
+    let later = async {
+        sleep(Duration::from_millis(10)).await;
+        end(&legacy, call()).await
+    };
+    let plays = async {
+        let line = server.first().await;
+        let one = line.request("tools/call").await;
+        line.says(&question("one's"));
+        let two = line.request("tools/call").await;
+        line.says(&result(&one));
+        line.hears(refusal("one's")).await;
+        line.says(&result(&two));
+    };
+    let ((one, two), ()) = Box::pin(join(join(one, later), plays)).await;
+    assert!(matches!(one, End::Complete(_)), "{one:?}");
+    assert!(matches!(two, End::Complete(_)), "{two:?}");
 }
 
 #[tokio::test(start_paused = true)]
