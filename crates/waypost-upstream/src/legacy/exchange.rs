@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use waypost_hub::asks;
 use waypost_hub::call::Call;
 use waypost_hub::reply::End;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::level::Level;
@@ -198,11 +199,16 @@ impl Exchange {
     }
 
     /// The server asks something while the call is open; `guessed` when it did not say that this
-    /// call is meant.
+    /// call is meant, `session` what it may ask at all.
     ///
     /// # Errors
     /// Why this call cannot carry the question.
-    pub(crate) fn ask(&self, request: Request, guessed: bool) -> Result<(), Unasked> {
+    pub(crate) fn ask(
+        &self,
+        request: Request,
+        guessed: bool,
+        session: &ClientCapabilities,
+    ) -> Result<(), Unasked> {
         let Request { id, method, params } = request;
         let mut state = self.state();
         if state.over || state.given_up {
@@ -211,18 +217,20 @@ impl Exchange {
         if state.questions.len() >= QUESTIONS {
             return Err(Unasked::TooMany);
         }
-        let Some(leg) = &state.leg else {
+        let leg = state.leg.as_ref().map(|leg| &leg.declared);
+        if let Some(missing) = leg.and_then(|leg| Question::undeclared(&method, &params, leg)) {
+            state.refuse(&missing);
+            return Err(Unasked::Undeclared(missing));
+        }
+        if let Some(missing) = Question::undeclared(&method, &params, session) {
+            return Err(Unasked::Undeclared(missing));
+        }
+        if state.leg.is_none() {
             // Whoever comes back decides; it declares anew.
             state.question(Some(id), &method, params).guessed = guessed;
             drop(state);
             self.changed.notify_waiters();
             return Ok(());
-        };
-        let asked = Question::request(&method, &params);
-        let asked: Object = [("q", Raw::from(asked))].into_iter().collect();
-        if let Some(missing) = asks::undeclared(&asked, &leg.declared) {
-            state.refuse(&missing);
-            return Err(Unasked::Undeclared(missing));
         }
         state.question(Some(id), &method, params).guessed = guessed;
         drop(state);

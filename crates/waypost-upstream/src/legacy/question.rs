@@ -1,6 +1,9 @@
 //! What a server asks its client while a call is open.
 
 use bytes::Bytes;
+use serde_json::Value;
+use waypost_hub::asks;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::id::Id;
 use waypost_wire::message;
 use waypost_wire::object::Object;
@@ -39,6 +42,17 @@ impl Question {
             request.set("params", params.into());
         }
         request
+    }
+
+    /// The capabilities that this needs and `declared` has not.
+    pub(crate) fn undeclared(
+        method: &str,
+        params: &Object,
+        declared: &ClientCapabilities,
+    ) -> Option<Value> {
+        let asked = Raw::from(Self::request(method, params));
+        let asked: Object = [("q", asked)].into_iter().collect();
+        asks::undeclared(&asked, declared)
     }
 
     /// It was answered so.

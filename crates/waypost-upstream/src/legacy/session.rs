@@ -10,6 +10,7 @@ use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::upstream::Facts;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::id::Id;
 use waypost_wire::level::Level;
 use waypost_wire::message::{self, Outcome};
@@ -81,7 +82,9 @@ pub(crate) struct Opening {
 impl Session {
     /// Opens a session; its background work has begun then.
     pub(crate) async fn open(opening: Opening) -> Result<Arc<Self>, Fault> {
-        let table = Arc::new(Table::new(&opening.upstream, opening.key.audience()));
+        let (upstream, audience) = (&opening.upstream, opening.key.audience());
+        let declared = ClientCapabilities::new(opening.hello.capabilities.clone());
+        let table = Arc::new(Table::new(upstream, audience, declared));
         let mut dialled = None;
         let shake = async {
             let link = opening.dial.dial(Arc::clone(&table) as _).await?;

@@ -46,6 +46,8 @@ type Plain = oneshot::Sender<Result<Outcome, Fault>>;
 pub(crate) struct Table {
     upstream: Arc<str>,
     audience: Audience,
+    /// What the server was told that it may ask.
+    declared: ClientCapabilities,
     state: Mutex<State>,
     next_id: AtomicU64,
     pub(crate) outbox: Outbox,
@@ -76,10 +78,15 @@ struct State {
 }
 
 impl Table {
-    pub(crate) fn new(upstream: &Arc<str>, audience: Audience) -> Self {
+    pub(crate) fn new(
+        upstream: &Arc<str>,
+        audience: Audience,
+        declared: ClientCapabilities,
+    ) -> Self {
         Self {
             upstream: Arc::clone(upstream),
             audience,
+            declared,
             state: Mutex::new(State {
                 open: BTreeMap::new(),
                 plain: HashMap::new(),
@@ -411,7 +418,9 @@ impl Table {
                 drop(state);
                 self.put_to(&call, request, of.is_none() && task.is_none());
             }
-            Err(Nobody::Yet) if state.early.len() < EARLY => state.early.push(request),
+            Err(Nobody::Yet) if state.early.len() < EARLY && self.may_ask(&request) => {
+                state.early.push(request);
+            }
             Err(why) => {
                 drop(state);
                 self.ignore("question");
@@ -420,11 +429,16 @@ impl Table {
         }
     }
 
+    /// Whether the server was told that somebody here can answer this.
+    fn may_ask(&self, request: &Request) -> bool {
+        Question::undeclared(&request.method, &request.params, &self.declared).is_none()
+    }
+
     /// `guessed` when the server did not say that this call is meant.
     fn put_to(&self, call: &Exchange, mut request: Request, guessed: bool) {
         tasks::unrelate(&mut request.params);
         let id = request.id.clone();
-        match call.ask(request, guessed) {
+        match call.ask(request, guessed, &self.declared) {
             Ok(()) => {}
             Err(Unasked::Undeclared(missing)) => {
                 self.ignore("undeclared_question");

@@ -211,6 +211,16 @@ async fn r10_a_server_is_refused_at_once_what_the_caller_did_not_declare() {
 }
 
 #[tokio::test]
+async fn r10_a_session_is_refused_at_once_what_it_did_not_declare() {
+    let upstream = server_with("isolation: shared, declare: [roots]").await;
+    // Whatever this caller could answer.
+    let got = complete(&*upstream, asked("sample")).await;
+    assert_eq!(said(&got)["error"]["code"], -32601);
+    let (_, state) = ask(&*upstream, asked("roots")).await;
+    assert!(!state.is_empty());
+}
+
+#[tokio::test]
 async fn an_answer_that_overtakes_its_question_is_the_answer() {
     let upstream = server().await;
     let got = complete(&*upstream, asked("elicit-and-answer")).await;
