@@ -114,14 +114,16 @@ async fn judge(
 }
 
 fn described(result: &Object) -> Result<Discovery, Malformed> {
-    let versions = result.get("supportedVersions");
-    let versions: Vec<String> =
-        versions
-            .and_then(waypost_wire::raw::Raw::decode)
-            .ok_or(Malformed::Wrong {
-                member: "supportedVersions",
-                expected: "a list of strings",
-            })?;
+    let Some(versions) = result.get("supportedVersions") else {
+        // Some answer every method that they do not know with an empty result.
+        let why = "answered `server/discover` without `supportedVersions`";
+        return Ok(Discovery::Unrecognised(why.to_owned()));
+    };
+    let wrong = Malformed::Wrong {
+        member: "supportedVersions",
+        expected: "a list of strings",
+    };
+    let versions: Vec<String> = versions.decode().ok_or(wrong)?;
     // Some servers list the versions of both eras, the old ones first.
     if !versions.iter().any(|v| version::is_modern(v)) {
         return Ok(Discovery::Legacy);

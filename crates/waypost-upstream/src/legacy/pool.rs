@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use waypost_config::config::{Declared, Isolation};
 use waypost_hub::call::Call;
 use waypost_hub::lifecycle::Tasks;
+use waypost_wire::message::Notification;
 
 use super::key::Key;
 use super::link::Dial;
@@ -98,6 +99,13 @@ impl Pool {
         let key = Key::home(self.settings.isolation);
         let entry = self.entries().all.get(&key).cloned();
         entry.and_then(|entry| entry.last())
+    }
+
+    /// Tells the session of Waypost's own calls what another heard: some servers tell only those
+    /// that were there before of a list that has changed. Whether anybody listens.
+    pub(crate) fn tell_home(&self, notification: &Notification) -> bool {
+        let home = self.last_home();
+        home.is_some_and(|home| home.table.listeners.tell(notification))
     }
 
     /// The session that this call would go to now.

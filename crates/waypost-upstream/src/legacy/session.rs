@@ -84,7 +84,12 @@ impl Session {
     pub(crate) async fn open(opening: Opening) -> Result<Arc<Self>, Fault> {
         let (upstream, audience) = (&opening.upstream, opening.key.audience());
         let declared = ClientCapabilities::new(opening.hello.capabilities.clone());
-        let table = Arc::new(Table::new(upstream, audience, declared));
+        let others = if opening.key.is_home() {
+            Weak::new()
+        } else {
+            Weak::clone(&opening.pool)
+        };
+        let table = Arc::new(Table::new(upstream, audience, declared, others));
         let mut dialled = None;
         let shake = async {
             let link = opening.dial.dial(Arc::clone(&table) as _).await?;

@@ -23,6 +23,7 @@ use super::aim::{Audience, Nobody, target};
 use super::exchange::{Exchange, Unasked};
 use super::listeners::Listeners;
 use super::outbox::Outbox;
+use super::pool::Pool;
 use super::question::Question;
 use super::{tasks, url_mode};
 use crate::ear::{Ear, Heard};
@@ -52,6 +53,9 @@ pub(crate) struct Table {
     next_id: AtomicU64,
     pub(crate) outbox: Outbox,
     pub(crate) listeners: Listeners,
+    /// Where the session of Waypost's own calls is, which hears of lists that changed here too;
+    /// none for that session itself.
+    others: Weak<Pool>,
     gone: CancellationToken,
     /// A call has ended.
     ended: Notify,
@@ -82,9 +86,11 @@ impl Table {
         upstream: &Arc<str>,
         audience: Audience,
         declared: ClientCapabilities,
+        others: Weak<Pool>,
     ) -> Self {
         Self {
             upstream: Arc::clone(upstream),
+            others,
             audience,
             declared,
             state: Mutex::new(State {
@@ -328,7 +334,11 @@ impl Table {
             method::TOOLS_CHANGED
             | method::PROMPTS_CHANGED
             | method::RESOURCES_CHANGED
-            | method::RESOURCE_UPDATED => self.listeners.tell(&notification),
+            | method::RESOURCE_UPDATED => {
+                let elsewhere = self.others.upgrade();
+                let elsewhere = elsewhere.is_some_and(|pool| pool.tell_home(&notification));
+                self.listeners.tell(&notification) || elsewhere
+            }
             url_mode::COMPLETE => self.visit(notification),
             _ => {
                 let call = of.and_then(|id| self.state().open.get(&id).cloned());
