@@ -343,6 +343,7 @@ const BESIDE_LEGACY: &[&str] = &[
     "waypost-upstream/src/probe.rs",
     "waypost-upstream/src/server.rs",
     "waypost-upstream/src/server/process.rs",
+    "waypost-upstream/src/stdio/kept_apart.rs",
 ];
 
 /// The era words in a file, before its tests.
