@@ -22,7 +22,8 @@ fn about(method: &str) -> Call {
 
 /// Answers the next request of this method.
 async fn answers(line: &Line, method: &str, result: Value) {
-    let request = line.request(method).await;
+    let request = timeout(Duration::from_secs(5), line.request(method)).await;
+    let request = request.unwrap_or_else(|_| panic!("no `{method}`"));
     line.says(&json!({ "id": request["id"], "result": result }));
 }
 
