@@ -29,6 +29,9 @@ pub const PROGRESS_TOKEN: &str = "progressToken";
 pub const UPSTREAM: &str = "dev.waypost/upstream";
 /// The name of a renamed tool or prompt at its server; Waypost's own key.
 pub const ORIGINAL_NAME: &str = "dev.waypost/name";
+/// On a question that a session carries as a request: its key among the `inputRequests` it was
+/// made from. Requests of sessions have ids and no keys; Waypost's own key.
+pub const QUESTION_KEY: &str = "dev.waypost/key";
 
 /// What a modern request says of itself. The members that are rebuilt on each hop are taken out
 /// of `rest`; everything else there passes.

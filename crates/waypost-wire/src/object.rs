@@ -253,7 +253,7 @@ fn interned(key: &str) -> Key {
         "io.modelcontextprotocol/clientCapabilities" "io.modelcontextprotocol/logLevel"
         "io.modelcontextprotocol/subscriptionId" "io.modelcontextprotocol/serverInfo"
         "io.modelcontextprotocol/tasks" "io.modelcontextprotocol/ui"
-        "dev.waypost/upstream" "dev.waypost/name"
+        "dev.waypost/upstream" "dev.waypost/name" "dev.waypost/key"
     )
 }
 

@@ -9,6 +9,7 @@ use waypost_hub::asks;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::message::{self, Outcome};
+use waypost_wire::meta::{META, QUESTION_KEY};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -69,6 +70,7 @@ impl Asked<'_> {
         let params = request.get("params").and_then(|raw| raw.as_object().ok());
         let mut params = params.unwrap_or_default();
         translate::question(&self.session.ticket.version, &method, &mut params);
+        name(&mut params, key);
         let question = self.session.ask();
         let message = message::encode_request(&question.id, &method, &params);
         let pending = Pending {
@@ -81,6 +83,14 @@ impl Asked<'_> {
         self.outlet.send(Class::Ask, [message].into()).await;
         pending
     }
+}
+
+/// Lets a client that is a gateway itself put the question on under the key it has here.
+fn name(params: &mut Object, key: &str) {
+    let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+    let mut meta = meta.unwrap_or_default();
+    meta.set(QUESTION_KEY, Raw::string(key));
+    params.set(META, meta.into());
 }
 
 impl Pending {

@@ -235,13 +235,13 @@ impl Exchange {
         let all = questions
             .into_iter()
             .flatten()
-            .map(
-                |(key, question)| async move { Ok((key.clone(), self.ask(question, task).await?)) },
-            );
+            .map(|(key, question)| async move {
+                Ok((key.clone(), self.ask(key, question, task).await?))
+            });
         join_all(all).await.into_iter().collect()
     }
 
-    async fn ask(&self, question: &Value, task: Option<&str>) -> Result<Value, Fail> {
+    async fn ask(&self, key: &str, question: &Value, task: Option<&str>) -> Result<Value, Fail> {
         let member = |key: &str| question.get(key).cloned().unwrap_or(Value::Null);
         let method = member("method");
         let method = method.as_str().unwrap_or_default();
@@ -249,12 +249,12 @@ impl Exchange {
         if self.session.revision < Revision::Nov2025 {
             params.remove("mode");
         }
-        if let Some(task) = task {
-            params.insert(
-                "_meta".into(),
-                json!({ tasks::RELATED: { "taskId": task } }),
-            );
-        }
+        let meta = match task {
+            Some(task) => json!({ tasks::RELATED: { "taskId": task } }),
+            // A gateway that has sessions with this server may put the question on under its key.
+            None => json!({ KEY: key }),
+        };
+        params.insert("_meta".into(), meta);
         let params = Value::Object(params);
         let asked = self.session.ask(&self.asks, method, &params).await;
         let answer = asked.unwrap_or_default();
@@ -272,6 +272,8 @@ impl Exchange {
     }
 }
 
+/// What a question is called where it is not a request; other clients pass it over.
+const KEY: &str = "dev.waypost/key";
 /// The code of a question the client refused, until it becomes a failure of the tool.
 const REFUSED: i64 = -32603;
 /// Not of the protocol: a tool that wants its stream closed while it goes on.

@@ -9,6 +9,7 @@ use waypost_hub::asks;
 use waypost_hub::reply::End;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Notification, Outcome};
+use waypost_wire::meta;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
@@ -17,6 +18,9 @@ use crate::fault::Fault;
 use crate::legacy::legs::Leg;
 use crate::legacy::question::{Answered, Question};
 use crate::legacy::table::Table;
+
+/// Characters of a key that a server may give.
+const LONGEST_KEY: usize = 128;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -60,14 +64,29 @@ impl State {
         params: Object,
     ) -> &mut Question {
         self.keys += 1;
+        let key = self.named(&params);
+        let key = key.unwrap_or_else(|| format!("{}q{}", self.prefix, self.keys));
         self.questions.push_mut(Question {
-            key: format!("{}q{}", self.prefix, self.keys),
+            key,
             id,
             method: method.to_owned(),
             params,
             shown: false,
             guessed: false,
         })
+    }
+
+    /// The key that a server gives its question which had one before, as another Waypost does.
+    fn named(&self, params: &Object) -> Option<String> {
+        // A task's keys are never used twice, and that is ours to see to.
+        if !self.prefix.is_empty() {
+            return None;
+        }
+        let meta = params.get(meta::META)?.as_object().ok()?;
+        let key = meta.string(meta::QUESTION_KEY)?;
+        let fits = (1..=LONGEST_KEY).contains(&key.len());
+        let taken = self.questions.iter().any(|question| question.key == key);
+        (fits && !taken).then_some(key)
     }
 
     /// What of these visits the caller did not declare that it can be asked for.
