@@ -8,7 +8,7 @@
 //! [`listen`] and [`listeners`] are subscriptions, [`tasks`] the experimental tasks of 2025-11-25;
 //! [`translate`] is about words.
 //!
-//! [`link`] is the seam to the transports: [`pipe`] and [`http`].
+//! [`outgrown`] knows servers that have left the era. [`link`] is the seam to the transports: [`pipe`] and [`http`].
 
 mod aim;
 mod drive;
@@ -21,6 +21,7 @@ pub(crate) mod link;
 mod listen;
 mod listeners;
 mod outbox;
+mod outgrown;
 mod parked;
 mod pipe;
 mod pool;
@@ -37,7 +38,7 @@ pub use self::http::EndpointFault;
 pub(crate) use self::key::Key;
 pub(crate) use self::pipe::{HandOver, PipeDial};
 pub(crate) use self::pool::Settings;
-pub(crate) use self::upstream::Legacy;
+pub(crate) use self::upstream::{Legacy, Unanswered};
 
 #[cfg(test)]
 mod tests;

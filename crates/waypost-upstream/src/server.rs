@@ -8,20 +8,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use futures_util::FutureExt as _;
+use tokio::sync::{Mutex, Notify};
+use tokio::time::{Instant, timeout};
 use waypost_config::config::UpstreamEra;
 use waypost_hub::call::{Call, Principal, Session};
 use waypost_hub::error::{CallError, Kind};
+use waypost_hub::reply::Reply;
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
+use waypost_wire::code;
+use waypost_wire::result::OWN_STATE;
 use waypost_wire::version;
 
 use crate::event::EraKnown;
 use crate::fault::Fault;
 use crate::flight::Want;
 use crate::http::HttpUpstream;
-use crate::legacy::Legacy;
+use crate::legacy::{Legacy, Unanswered};
 use crate::probe::Discovery;
 use crate::stdio::Processes;
+
+/// How long a server that was asked in vain whether it still has sessions is not asked again.
+const DOUBT_LEAST: Duration = Duration::from_secs(5);
 
 /// One server.
 pub(crate) struct Server {
@@ -32,8 +40,19 @@ pub(crate) struct Server {
     transport: Transport,
     legacy: Legacy,
     spoken: Spoken,
-    /// Held while it is found out what the server speaks; why that failed the last time.
-    deciding: Mutex<Option<String>>,
+    /// Held while it is found out what the server speaks.
+    deciding: Mutex<Decided>,
+    /// It was found to speak otherwise while nobody looked.
+    turned: Notify,
+}
+
+/// What came of the last attempts to find out.
+#[derive(Debug, Default)]
+struct Decided {
+    /// Why one failed.
+    failed: Option<String>,
+    /// When it was doubted in vain that the server has sessions.
+    doubted: Option<Instant>,
 }
 
 /// How it is reached without a session.
@@ -71,28 +90,40 @@ impl Server {
             legacy,
             spoken: Spoken::new(told),
             deciding: Mutex::default(),
+            turned: Notify::new(),
         }
     }
 
     async fn facts(&self, known: Option<&str>, want: Want) -> Result<Facts, CallError> {
-        let mut failed = self.deciding.lock().await;
+        let mut decided = self.deciding.lock().await;
+        // This is the look that was asked for.
+        let _turned = self.turned.notified().now_or_never();
         let before = self.spoken.get().or_else(|| known.map(era_of));
         let facts = match before {
             _ if self.asks => Box::pin(self.ask(before, want)).await,
             Some(Era::Legacy) => self.legacy.discover().await.map_err(|f| self.fail(f)),
             Some(Era::Modern) | None => Box::pin(self.modern(want)).await?.modern(&self.name),
         };
-        *failed = facts.as_ref().err().map(ToString::to_string);
+        decided.failed = facts.as_ref().err().map(ToString::to_string);
         let facts = facts?;
-        let era = era_of(&facts.protocol);
-        if self.spoken.set(era) {
-            EraKnown {
-                upstream: &self.name,
-                protocol: &facts.protocol,
-            }
-            .emit();
-        }
+        self.speak(&facts);
         Ok(facts)
+    }
+
+    /// Speaks with the server as it described itself.
+    fn speak(&self, facts: &Facts) {
+        let era = era_of(&facts.protocol);
+        if !self.spoken.set(era) {
+            return;
+        }
+        if era == Era::Modern {
+            self.legacy.retire();
+        }
+        EraKnown {
+            upstream: &self.name,
+            protocol: &facts.protocol,
+        }
+        .emit();
     }
 
     /// Finds out what the server is; `before` is what was spoken with it.
@@ -147,7 +178,7 @@ impl Server {
             let facts = Box::pin(self.facts(None, Want::Call)).await?;
             return Ok(era_of(&facts.protocol));
         }
-        let failed = self.deciding.lock().await.clone();
+        let failed = self.deciding.lock().await.failed.clone();
         self.spoken.get().ok_or_else(|| {
             let error = CallError::upstream(Kind::Unavailable, &self.name).retryable();
             match failed {
@@ -159,7 +190,7 @@ impl Server {
 
     fn send(&self, era: Era, call: Call) -> CallFuture<'_> {
         match (era, &self.transport) {
-            (Era::Legacy, _) => Box::pin(self.legacy.call(call)),
+            (Era::Legacy, _) => Box::pin(self.in_session(call)),
             (Era::Modern, Transport::Http(http)) => http.call(call),
             (Era::Modern, Transport::Stdio(stdio)) => Box::pin(async move {
                 let reply = stdio.call(call).await;
@@ -168,8 +199,79 @@ impl Server {
         }
     }
 
+    /// Sends `call` in a session, or without one where the server turns out to want none any more.
+    async fn in_session(&self, call: Call) -> Result<Reply, CallError> {
+        // What goes on with something in a session means nothing outside of it.
+        let state = call.params.string("requestState");
+        let begins = !state.is_some_and(|state| state.starts_with(OWN_STATE));
+        let again = (self.asks && begins).then(|| call.clone());
+        let unanswered = match self.legacy.call(call).await {
+            Ok(reply) => return Ok(reply),
+            Err(unanswered) => unanswered,
+        };
+        match (again, &unanswered) {
+            (Some(again), Unanswered::Fault(fault))
+                if fault.not_executed() && Box::pin(self.turns(is_doubtful(fault))).await =>
+            {
+                self.send(Era::Modern, again).await
+            }
+            _ => Err(unanswered.into_call(&self.name)),
+        }
+    }
+
+    /// Whether the server is certainly spoken to without sessions from now on. Whoever comes while
+    /// another asks takes what that one learns; without `doubt` nobody asks.
+    async fn turns(&self, doubt: bool) -> bool {
+        if self.spoken.get() == Some(Era::Modern) {
+            return true;
+        }
+        if !doubt {
+            return false;
+        }
+        let mut decided = self.deciding.lock().await;
+        if self.spoken.get() == Some(Era::Modern) {
+            return true;
+        }
+        let recent = |doubted: Instant| doubted.elapsed() < DOUBT_LEAST;
+        if decided.doubted.is_some_and(recent) {
+            return false;
+        }
+        let facts = match &self.transport {
+            Transport::Http(http) => {
+                match timeout(self.startup_timeout, Box::pin(http.probe())).await {
+                    Ok(Ok(Discovery::Modern(facts))) => Some(facts),
+                    _ => None,
+                }
+            }
+            Transport::Stdio(stdio) => self.successor(stdio.home()).await,
+        };
+        match facts {
+            Some(facts) => {
+                self.speak(&facts);
+                self.turned.notify_one();
+                true
+            }
+            None => {
+                decided.doubted = Some(Instant::now());
+                false
+            }
+        }
+    }
+
     fn fail(&self, fault: Fault) -> CallError {
         fault.into_call(&self.name)
+    }
+}
+
+/// Whether a call that failed so, and was not executed, is reason enough to ask the server anew
+/// what it speaks.
+fn is_doubtful(fault: &Fault) -> bool {
+    match fault {
+        Fault::Modern => true,
+        Fault::NoSession { code } => {
+            matches!(*code, code::METHOD_NOT_FOUND | code::INVALID_PARAMS)
+        }
+        _ => false,
     }
 }
 
@@ -217,7 +319,7 @@ impl Upstream for Server {
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {
-        match (self.spoken.get(), &self.transport) {
+        let lost: BoxFuture<'_, ()> = match (self.spoken.get(), &self.transport) {
             (Some(Era::Legacy), _) => Box::pin(self.legacy.lost()),
             (Some(Era::Modern), Transport::Stdio(stdio)) => {
                 let last = stdio.home().last();
@@ -229,7 +331,13 @@ impl Upstream for Server {
                 })
             }
             (Some(Era::Modern), Transport::Http(_)) | (None, _) => Box::pin(std::future::pending()),
-        }
+        };
+        Box::pin(async {
+            tokio::select! {
+                () = lost => {}
+                () = self.turned.notified() => {}
+            }
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

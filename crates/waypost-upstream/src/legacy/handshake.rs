@@ -1,7 +1,6 @@
 //! How a session begins (2025-11-25: lifecycle).
 
 use waypost_hub::upstream::Facts;
-use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message::{self, Outcome};
@@ -11,6 +10,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::version;
 
 use super::link::Link;
+use super::outgrown;
 use super::table::Table;
 use crate::fault::Fault;
 
@@ -57,10 +57,11 @@ pub(crate) async fn shake(table: &Table, link: &dyn Link, hello: &Hello) -> Resu
 }
 
 fn refused(error: &ErrorObject) -> Fault {
-    match error.code() {
-        code::UNSUPPORTED_VERSION => Fault::Modern,
-        code => Fault::NoSession { code },
+    if outgrown::says_so(error, false) {
+        return Fault::Modern;
     }
+    let code = error.code();
+    Fault::NoSession { code }
 }
 
 fn facts(result: &Object, spoken: String) -> Result<Facts, Fault> {

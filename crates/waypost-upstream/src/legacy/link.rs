@@ -26,7 +26,8 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`Fault::SessionLost`] when the server certainly did not execute it because it does not
     /// know the session any more (404 with a session id; 400 or a JSON-RPC error that says so,
-    /// which then is not heard). Never during the handshake. Otherwise why there is no answer;
+    /// which then is not heard). Never during the handshake. [`Fault::Modern`] when it was not
+    /// executed because the server wants no sessions any more. Otherwise why there is no answer;
     /// [`Fault::NoEnd`] when the stream ended properly without one.
     fn request(&self, id: u64, message: Bytes) -> BoxFuture<'_, Result<(), Fault>>;
 

@@ -133,6 +133,14 @@ impl Pool {
             .await
     }
 
+    /// The server wants no sessions any more: all go when their calls are done.
+    pub(crate) fn retire(&self) {
+        let all = std::mem::take(&mut self.entries().all);
+        for session in all.into_values().filter_map(|entry| entry.close()) {
+            session.retire();
+        }
+    }
+
     /// Resolves when the session of Waypost's own calls is lost.
     pub(crate) async fn lost(&self) {
         let lost = self.lost.notified();

@@ -32,6 +32,15 @@ use super::translate;
 use super::url_mode::Visits;
 use crate::fault::Fault;
 
+/// Why a call was not answered.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// By the server; one that was not executed may be sent once more, as it came.
+    Fault(Fault),
+    /// Goes on with what was begun before, or was not for the server.
+    Other(CallError),
+}
+
 /// One server of the session era.
 #[derive(Debug)]
 pub(crate) struct Legacy {
@@ -105,28 +114,27 @@ impl Legacy {
     ///
     /// # Errors
     /// Why there is no answer.
-    pub(crate) async fn call(&self, call: Call) -> Result<Reply, CallError> {
-        let fail = |fault: Fault| fault.into_call(&self.upstream);
+    pub(crate) async fn call(&self, call: Call) -> Result<Reply, Unanswered> {
         match &*call.method {
             method::DISCOVER => {
-                let session = self.pool.home().await.map_err(fail)?;
+                let session = self.pool.home().await?;
                 return Ok(described(&session));
             }
             method::LISTEN => {
-                let session = self.pool.of(&call).await.map_err(fail)?;
+                let session = self.pool.of(&call).await?;
                 return Ok(listen::open(session, &self.upstream, &self.tasks, &call).await);
             }
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
-                return self.task(&call).await;
+                return Ok(self.task(&call).await?);
             }
             _ => {}
         }
         let state = call.params.string("requestState");
         if let Some(state) = state.filter(|state| state.starts_with(OWN_STATE)) {
-            return self.resume(&state, &call).await;
+            return Ok(self.resume(&state, &call).await?);
         }
-        let session = self.pool.of(&call).await.map_err(fail)?;
-        match &*call.method {
+        let session = self.pool.of(&call).await?;
+        let reply = match &*call.method {
             method::TOOLS_CALL if tasks::has(&session.facts) => self.tool(session, call).await,
             method::TOOLS_LIST => {
                 let reply = self.start(session, call).await;
@@ -136,8 +144,8 @@ impl Legacy {
                 reply
             }
             _ => self.start(session, call).await,
-        }
-        .map_err(fail)
+        };
+        Ok(reply?)
     }
 
     /// Calls a tool of a server that has tasks of its own.
@@ -241,9 +249,36 @@ impl Legacy {
         self.pool.lost().await;
     }
 
+    /// The server wants no sessions any more: all go when their calls are done.
+    pub(crate) fn retire(&self) {
+        self.pool.retire();
+    }
+
     /// Opens no more sessions and ends all.
     pub(crate) fn close(&self) -> impl Future<Output = ()> + Send + use<> {
         self.pool.close()
+    }
+}
+
+impl Unanswered {
+    /// The failure as the hub knows it.
+    pub(crate) fn into_call(self, upstream: &Arc<str>) -> CallError {
+        match self {
+            Self::Fault(fault) => fault.into_call(upstream),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+impl From<Fault> for Unanswered {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<CallError> for Unanswered {
+    fn from(error: CallError) -> Self {
+        Self::Other(error)
     }
 }
 

@@ -107,6 +107,21 @@ impl Server {
         }
     }
 
+    /// Asks another process of a server that is spoken to in sessions whether those are of the
+    /// past; what it says of itself then. Processes that run already are what they were.
+    pub(super) async fn successor(&self, stdio: &ModernStdio) -> Option<Facts> {
+        let speaker = stdio.speaker(Want::Call).await.ok()?;
+        let mut ours = Ours::new(&speaker.child);
+        let said = timeout(self.startup_timeout / 2, self.discover(&speaker)).await;
+        if let Ok(Ok(Discovery::Modern(facts))) = said {
+            ours.let_go();
+            speaker.describe(&facts);
+            return Some(facts);
+        }
+        stdio.let_go(&speaker);
+        None
+    }
+
     fn give_back(&self, stdio: &ModernStdio, speaker: &Speaker) {
         let calls: SharedEar = Arc::clone(&speaker.calls) as _;
         speaker.child.hand_to(&calls);

@@ -108,6 +108,9 @@ for line in sys.stdin:
     method, params, id = message.get("method"), message.get("params", {}), message.get("id")
     if method == "server/discover":
         result(id, {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+    elif method == "initialize":
+        data = {"supported": ["2026-07-28"], "requested": params["protocolVersion"]}
+        send({"id": id, "error": {"code": -32022, "message": "modern", "data": data}})
     elif method == "tools/call":
         call(id, params)
     elif method == "tasks/cancel":

@@ -21,3 +21,4 @@ mod legacy_tasks;
 mod stdio;
 mod stdio_life;
 mod tls;
+mod turns;

@@ -28,6 +28,7 @@ use crate::http::answer::{self, BodyKind};
 use crate::http::frames::{Frames, drain};
 use crate::http::pool::Lent;
 use crate::legacy::link::Link;
+use crate::legacy::outgrown;
 
 /// How long the first requests wait for the server to have opened its own stream: what it says
 /// there in the meantime is lost. Some servers send no head before they have something to say.
@@ -307,6 +308,10 @@ impl Session {
         }
         let message = messages.first().unwrap_or(body);
         let outcome = answer::outcome(message, &own, head.status, &head.headers)?;
+        let at_the_door = head.status == StatusCode::BAD_REQUEST;
+        if matches!(&outcome, Outcome::Error(error) if outgrown::says_so(error, at_the_door)) {
+            return Err(Fault::Modern);
+        }
         self.settle(id, named.filter(|_| head.status.is_success()), outcome)
     }
 

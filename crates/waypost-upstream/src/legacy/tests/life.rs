@@ -42,7 +42,11 @@ async fn a_server_that_never_answers_is_given_up_when_its_time_is_over() {
     server.welcomes(Duration::from_secs(61), WELCOME);
     let legacy = server.legacy(Isolation::Shared, 9);
     let started = Instant::now();
-    let error = legacy.call(call()).await.unwrap_err();
+    let error = legacy
+        .call(call())
+        .await
+        .unwrap_err()
+        .into_call(&"u".into());
     assert_eq!(error.kind, Kind::Timeout);
     assert_eq!(started.elapsed(), Duration::from_secs(60));
     sleep(Duration::from_millis(1)).await;
@@ -88,7 +92,11 @@ async fn r02_a_call_is_repeated_once_in_a_new_session_and_not_again() {
     for _ in 0..2 {
         server.fails(Fault::SessionLost);
     }
-    let error = legacy.call(call()).await.unwrap_err();
+    let error = legacy
+        .call(call())
+        .await
+        .unwrap_err()
+        .into_call(&"u".into());
     assert!(error.retryable && error.kind == Kind::Unavailable);
     assert_eq!(server.dialled(), 3);
 }
