@@ -15,6 +15,7 @@ use waypost_wire::object::Object;
 use super::exchange::{Exchange, Need};
 use super::parked::{PATIENCE, Parked, Waiting};
 use super::pool::Pool;
+use super::question::Answered;
 use super::session::Session;
 use crate::fault::Fault;
 
@@ -72,6 +73,9 @@ impl Drive {
         let request = message::encode_request(&Id::number(id), exchange.method(), &self.params);
         let mut request = session.link.request(id, request);
         let (mut sent, mut gathered, mut state) = (false, None, None);
+        let responses = self.call.params.get("inputResponses");
+        let responses = responses.and_then(|raw| raw.as_object().ok());
+        let mut foreseen = responses.unwrap_or_default();
         loop {
             let need = exchange.need();
             if need != Need::Gather {
@@ -94,7 +98,14 @@ impl Drive {
                     }
                 }
                 () = due(need, &mut gathered) => match need {
-                    Need::Gather => state = self.show(session),
+                    Need::Gather => {
+                        let told = exchange.answer_foreseen(&mut foreseen);
+                        let responses = told.iter().filter_map(Answered::response);
+                        responses.for_each(|response| session.table.say(response));
+                        if told.is_empty() {
+                            state = self.show(session);
+                        }
+                    }
                     Need::Again => return Sent::Again,
                     Need::Over => {
                         session.table.rehome(exchange.take_all());

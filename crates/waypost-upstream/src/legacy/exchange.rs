@@ -369,6 +369,12 @@ impl Exchange {
         self.state().take_answered(responses)
     }
 
+    /// Answers that the call brought along (specification: multi round-trip requests: any call
+    /// may carry them).
+    pub(crate) fn answer_foreseen(&self, responses: &mut Object) -> Vec<Answered> {
+        self.state().take_foreseen(responses)
+    }
+
     /// What is to be done now.
     pub(crate) fn need(&self) -> Need {
         let state = self.state();

@@ -14,6 +14,8 @@ use waypost_wire::raw::Raw;
 pub(crate) struct Question {
     /// Its name towards callers.
     pub(crate) key: String,
+    /// The server gave it that name, so that it may have been answered before it was asked.
+    pub(crate) named: bool,
     /// The server's request; `None` for what the server wants done before it is called again.
     pub(crate) id: Option<Id>,
     pub(crate) method: String,

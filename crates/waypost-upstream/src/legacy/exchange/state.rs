@@ -64,10 +64,10 @@ impl State {
         params: Object,
     ) -> &mut Question {
         self.keys += 1;
-        let key = self.named(&params);
-        let key = key.unwrap_or_else(|| format!("{}q{}", self.prefix, self.keys));
+        let named = self.named(&params);
         self.questions.push_mut(Question {
-            key,
+            named: named.is_some(),
+            key: named.unwrap_or_else(|| format!("{}q{}", self.prefix, self.keys)),
             id,
             method: method.to_owned(),
             params,
@@ -142,6 +142,20 @@ impl State {
                 told.push(question.answer(answer.clone()));
             }
             answer.is_none()
+        });
+        told
+    }
+
+    /// Takes answers that came with the call, each once: another try is asked for.
+    pub(super) fn take_foreseen(&mut self, responses: &mut Object) -> Vec<Answered> {
+        let mut told = Vec::new();
+        self.questions.retain_mut(|question| {
+            let open = question.named && !question.shown;
+            let answer = open.then(|| responses.remove(&question.key)).flatten();
+            let answer = answer.filter(Raw::is_object);
+            let answered = answer.is_some();
+            told.extend(answer.map(|answer| question.answer(answer)));
+            !answered
         });
         told
     }

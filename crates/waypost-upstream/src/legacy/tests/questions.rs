@@ -43,6 +43,30 @@ async fn a_call_that_nobody_comes_back_to_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_that_the_call_has_answered_before_is_not_asked() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let mut asking = call();
+    let brought = json!({ "who": { "action": "accept" }, "other": { "action": "accept" } });
+    asking.params.set("inputResponses", Raw::from(&brought));
+    let plays = async {
+        while server.dialled() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let line = server.line(0);
+        let request = line.request("tools/call").await;
+        let mut named = question("a");
+        named["params"]["_meta"] = json!({ "dev.waypost/key": "who" });
+        line.says(&named);
+        let answer = line.hears(|said| said["id"] == "a").await;
+        assert_eq!(answer["result"]["action"], "accept");
+        line.says(&result(&request));
+    };
+    let (end, ()) = join(end(&legacy, asking), plays).await;
+    assert!(matches!(end, End::Complete(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_room_to_wait_the_server_is_refused_and_the_call_goes_on() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 0);
