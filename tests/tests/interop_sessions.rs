@@ -2,6 +2,7 @@
 //! those of today.
 
 use serde_json::json;
+use tokio::process::Command;
 use waypost_testkit::demo::{demo_everything, demo_tasks, legacy_everything, legacy_tasks, tasks};
 use waypost_testkit::kit::legacy::{Options, Transport};
 use waypost_testkit::run::ANY_PORT;
@@ -37,7 +38,8 @@ async fn every_client_drives(upstream: &str) -> anyhow::Result<()> {
 
 /// A child of one's own has a list of its own, and what is listed is what a shared one says; the
 /// clients here want to hear of a change.
-fn shared(upstream: &str) -> String {
+fn child(interop: &Interop, command: &Command) -> String {
+    let upstream = interop.stdio_upstream("peer", command, &["--stdio"]);
     upstream.replacen('{', "{ isolation: shared,", 1)
 }
 
@@ -86,12 +88,7 @@ async fn every_client_drives_the_typescript_server_of_the_session_era() -> anyho
 async fn every_client_drives_the_typescript_child_of_the_session_era() -> anyhow::Result<()> {
     let interop = Interop::find()?;
     let command = interop.node("session_server.mjs");
-    every_client_drives(&shared(&interop.stdio_upstream(
-        "peer",
-        &command,
-        &["--stdio"],
-    )))
-    .await
+    every_client_drives(&child(&interop, &command)).await
 }
 
 #[tokio::test]
@@ -105,12 +102,7 @@ async fn every_client_drives_the_python_server_of_the_session_era() -> anyhow::R
 async fn every_client_drives_the_python_child_of_the_session_era() -> anyhow::Result<()> {
     let interop = Interop::find()?;
     let command = interop.session_python("session_server.py");
-    every_client_drives(&shared(&interop.stdio_upstream(
-        "peer",
-        &command,
-        &["--stdio"],
-    )))
-    .await
+    every_client_drives(&child(&interop, &command)).await
 }
 
 /// It offers a revision that has no sessions, and declares tasks where they do not exist.

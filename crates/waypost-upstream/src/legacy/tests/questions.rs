@@ -21,9 +21,7 @@ async fn a_call_that_nobody_comes_back_to_is_cancelled() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 9);
     let asks = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
+        server.first().await;
         let request = server.line(0).request("tools/call").await;
         server.line(0).says(&question("a"));
         request
@@ -50,10 +48,7 @@ async fn a_question_that_the_call_has_answered_before_is_not_asked() {
     let brought = json!({ "who": { "action": "accept" }, "other": { "action": "accept" } });
     asking.params.set("inputResponses", Raw::from(&brought));
     let plays = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
-        let line = server.line(0);
+        let line = server.first().await;
         let request = line.request("tools/call").await;
         let mut named = question("a");
         named["params"]["_meta"] = json!({ "dev.waypost/key": "who" });
@@ -71,10 +66,7 @@ async fn without_room_to_wait_the_server_is_refused_and_the_call_goes_on() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 0);
     let plays = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
-        let line = server.line(0);
+        let line = server.first().await;
         let request = line.request("tools/call").await;
         line.says(&question("a"));
         line.hears(refusal("a")).await;
@@ -89,10 +81,7 @@ async fn a_question_on_a_shared_session_is_never_guessed() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 9);
     let plays = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
-        let line = server.line(0);
+        let line = server.first().await;
         let one = line.request("tools/call").await;
         let two = line.request("tools/call").await;
         line.says(&question("whose"));
@@ -134,10 +123,7 @@ async fn an_answer_may_come_while_nobody_waits() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 9);
     let plays = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
-        let line = server.line(0);
+        let line = server.first().await;
         let request = line.request("tools/call").await;
         line.says(&question("a"));
         sleep(PATIENCE / 2).await;
@@ -176,9 +162,7 @@ async fn r25_a_call_that_is_given_up_while_it_asks_is_cancelled_at_once() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 1);
     let asks = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
+        server.first().await;
         let request = server.line(0).request("tools/call").await;
         server.line(0).says(&question("a"));
         request
@@ -206,10 +190,7 @@ async fn without_room_to_wait_a_call_that_needs_a_visit_first_fails() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 0);
     let plays = async {
-        while server.dialled() == 0 {
-            tokio::task::yield_now().await;
-        }
-        let line = server.line(0);
+        let line = server.first().await;
         let request = line.request("tools/call").await;
         let visit = json!({ "mode": "url", "elicitationId": "e", "url": "https://a.example",
             "message": "m" });
