@@ -2,10 +2,10 @@
 //! from server to client.
 //!
 //! Everything that differs from the stateless era is in this folder. `session` is what is in
-//! flight for one client, `serve` takes its messages, `exchange` turns one request into
-//! stateless calls, `ask` what servers ask in between into requests to the client, `listen`
-//! what changes meanwhile into notifications: these know no transport. `http`, `body` and
-//! `ring` put them on Streamable HTTP, `pipe` on standard input and output; `sessions` and `ticket`
+//! flight for one client, `serve` takes its messages, `exchange` answers one request,
+//! `rounds` by as many stateless calls as it takes, `ask` makes what servers ask in between into
+//! requests to the client, `listen` what changes meanwhile into notifications: these know no
+//! transport. `http`, `body` and `ring` put them on Streamable HTTP, `pipe` on standard input and output; `sessions` and `ticket`
 //! are the session ids. `bridge` is the other end: the session of a host at a daemon.
 
 mod ask;
@@ -19,6 +19,7 @@ mod listen;
 pub(crate) mod pipe;
 mod progress;
 mod ring;
+mod rounds;
 mod serve;
 mod session;
 mod sessions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use http::StatusCode;
-use waypost_hub::call::{Call, Principal, View};
+use waypost_hub::call::{Call, Comeback, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, Lasting};
 use waypost_wire::id::Id;
@@ -54,7 +54,7 @@ pub(crate) async fn answer(
         view: asker.view,
         session: None,
         headers,
-        given_up: false,
+        comeback: Comeback::Answers,
     };
     let mut response = match Events::of(parts.calls.clone(), call).await {
         Err(error) => whole(&id, &Err(error), finish),

@@ -113,6 +113,23 @@ pub struct CallHeaders {
     pub absent: bool,
 }
 
+/// What a call that brings a request state wants of what waits behind it. Clients can only
+/// answer; the others are Waypost's own, for clients that are asked by requests and may take
+/// their time with an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Comeback {
+    /// The call goes on with these answers.
+    #[default]
+    Answers,
+    /// Nothing is answered yet, and the state stays good. What the call has to say meanwhile
+    /// comes here: notifications, its end, and [`crate::reply::End::InputRequired`] when other
+    /// questions are open than before or another took the call up. An end of that kind without
+    /// `requestState` says that there is nothing to listen to.
+    Listens,
+    /// Nobody will answer: what waits may stop. It has no other effect and no useful answer.
+    GivesUp,
+}
+
 /// One request with all its context.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -135,9 +152,8 @@ pub struct Call {
     pub session: Option<Session>,
     /// Those of the client's request.
     pub headers: CallHeaders,
-    /// Nobody will answer what is asked behind the request state that it brings: a server of
-    /// ours that waits there may stop. It has no other effect and no useful answer.
-    pub given_up: bool,
+    /// What it comes back for with the request state that it brings.
+    pub comeback: Comeback,
 }
 
 impl Call {
@@ -153,7 +169,7 @@ impl Call {
             view: View::All,
             session: None,
             headers: CallHeaders::default(),
-            given_up: false,
+            comeback: Comeback::Answers,
         }
     }
 }

@@ -4,12 +4,13 @@ mod guarded;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::time::Instant;
 use waypost_wire::raw::Raw;
 
-use crate::call::Call;
+use crate::call::{Call, Comeback};
 use crate::error::{CallError, Kind, Origin};
 use crate::event::CallFinished;
 use crate::lifecycle::Tasks;
@@ -23,6 +24,9 @@ use guarded::{Guarded, Rules};
 /// Progress tokens towards upstreams. Two clients may use the same token at once, and a server
 /// that both share must be able to tell them apart.
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
+
+/// Longest wait beside questions that are open; whoever waits for their answers ends it sooner.
+const LISTENING: Duration = Duration::from_secs(60 * 60);
 
 /// Sends `call`, whose names are already the upstream's. `target` is the original name of the
 /// tool or prompt, for timeouts and metrics.
@@ -41,12 +45,18 @@ pub async fn send(
     target: Option<&str>,
 ) -> Result<Reply, CallError> {
     usable(member)?;
-    let permit = member.permits().permit().ok_or_else(|| {
-        CallError::upstream(Kind::Throttled, &member.name)
-            .detail("too many calls in flight")
-            .retryable()
-    })?;
-    dispatch(Some(background), member, call, target, Some(permit)).await
+    // Who listens adds nothing to what the upstream has to do.
+    let permit = if call.comeback == Comeback::Listens {
+        None
+    } else {
+        let permit = member.permits().permit().ok_or_else(|| {
+            CallError::upstream(Kind::Throttled, &member.name)
+                .detail("too many calls in flight")
+                .retryable()
+        })?;
+        Some(permit)
+    };
+    dispatch(Some(background), member, call, target, permit).await
 }
 
 /// As [`send`], but without a permit: for the few short calls of Waypost's own about a task,
@@ -70,6 +80,7 @@ async fn dispatch(
     tracing::Span::current().record("upstream", &*member.name);
     call.meta.client_info.get_or_insert_with(own::client_info);
     let logs = call.meta.log_level.is_some();
+    let listens = call.comeback == Comeback::Listens;
     let token = call.meta.progress_token.take();
     let token = token.map(|token| Token::replace(&mut call, token));
     let mut watch = Watch {
@@ -79,9 +90,14 @@ async fn dispatch(
         target: target.map(str::to_owned),
         started: Instant::now(),
         finished: false,
+        listens,
         _permit: permit,
     };
-    let timeout = member.timeout(target);
+    let timeout = if listens {
+        LISTENING
+    } else {
+        member.timeout(target)
+    };
     let until = watch.started + timeout;
     let reply = tokio::time::timeout_at(until, member.upstream.call(call)).await;
     match reply.unwrap_or_else(|_| Err(watch.timed_out())) {
@@ -147,6 +163,8 @@ struct Watch {
     target: Option<String>,
     started: Instant,
     finished: bool,
+    /// It waits beside questions that are open.
+    listens: bool,
     _permit: Option<Permit>,
 }
 
@@ -176,6 +194,10 @@ impl Watch {
 
     fn emit(&mut self, outcome: &'static str) {
         self.finished = true;
+        // The questions were counted, and so will be what comes of the answers.
+        if self.listens && matches!(outcome, "cancelled" | "input_required") {
+            return;
+        }
         CallFinished {
             request_id: &self.request_id,
             upstream: &self.member.name,

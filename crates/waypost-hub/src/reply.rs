@@ -78,6 +78,12 @@ impl Reply {
         Self::End(End::Complete(result))
     }
 
+    /// The answer to a call that comes to listen where nothing is to be heard
+    /// ([`crate::call::Comeback::Listens`]).
+    pub fn nothing_to_hear() -> Self {
+        Self::End(End::InputRequired(Object::new()))
+    }
+
     /// An error answer.
     pub fn error(error: ErrorObject) -> Self {
         Self::End(End::Error(error))

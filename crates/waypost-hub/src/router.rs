@@ -246,7 +246,8 @@ impl Hub {
             async move {
                 hub.desk
                     .stateful(&member, call, |call| async {
-                        forward::send(&hub.background, &member, call, target.as_deref()).await
+                        let send = forward::send(&hub.background, &member, call, target.as_deref());
+                        Box::pin(send).await
                     })
                     .await
             }

@@ -32,7 +32,7 @@ use std::sync::{Arc, OnceLock};
 
 use waypost_config::config::TaskTimes;
 
-use crate::call::Call;
+use crate::call::{Call, Comeback};
 use crate::catalog::Catalog;
 use crate::error::{CallError, Kind};
 use crate::keys::Keys;
@@ -133,6 +133,8 @@ impl TaskDesk {
             call,
         };
         match round {
+            // A task that asks does nothing else meanwhile.
+            Some(_) if job.call.comeback == Comeback::Listens => Ok(Reply::nothing_to_hear()),
             Some((round, expires_ms)) => rounds::resume(&self.0, job, &round, expires_ms),
             None => Box::pin(drive::start(&self.0, job)).await,
         }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use futures_util::{Stream, StreamExt as _};
 use tower::{Layer, Service};
 use tracing::Span;
-use waypost_hub::call::{Call, Principal, View};
+use waypost_hub::call::{Call, Comeback, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_hub::upstream::CallFuture;
@@ -36,6 +36,8 @@ struct Line {
     target: String,
     outcome: &'static str,
     code: Option<i64>,
+    /// It waits beside questions that are open.
+    listens: bool,
     started: Instant,
     /// The request's, which knows the upstream once the hub does.
     span: Span,
@@ -107,6 +109,7 @@ impl Line {
             target: target(call),
             outcome: "cancelled",
             code: None,
+            listens: call.comeback == Comeback::Listens,
             started: Instant::now(),
             span: Span::current(),
         })
@@ -126,6 +129,10 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
+        // The questions have their line, and so has what comes of the answers.
+        if self.listens && matches!(self.outcome, "cancelled" | "input_required") {
+            return;
+        }
         let line = CallAudited {
             request_id: &self.request_id,
             principal: self.principal.as_str(),

@@ -4,6 +4,7 @@
 mod process;
 
 use std::fmt;
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, timeout};
 use waypost_config::config::UpstreamEra;
-use waypost_hub::call::{Call, Principal, Session};
+use waypost_hub::call::{Call, Comeback, Principal, Session};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::Reply;
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
@@ -190,6 +191,10 @@ impl Server {
 
     fn send(&self, era: Era, call: Call) -> CallFuture<'_> {
         match (era, &self.transport) {
+            (Era::Modern, _) if call.comeback == Comeback::Listens => {
+                // Without sessions a call that asks is over, whatever its state looks like.
+                Box::pin(ready(Ok(Reply::nothing_to_hear())))
+            }
             (Era::Legacy, _) => Box::pin(self.in_session(call)),
             (Era::Modern, Transport::Http(http)) => http.call(call),
             (Era::Modern, Transport::Stdio(stdio)) => Box::pin(async move {

@@ -32,6 +32,9 @@ pub const ORIGINAL_NAME: &str = "dev.waypost/name";
 /// On a question that a session carries as a request: its key among the `inputRequests` it was
 /// made from. Requests of sessions have ids and no keys; Waypost's own key.
 pub const QUESTION_KEY: &str = "dev.waypost/key";
+/// In the answer to a question, in place of everything else: the JSON-RPC error that a session
+/// client answered with. Answers of the stateless era cannot be errors; Waypost's own key.
+pub const ANSWER_ERROR: &str = "dev.waypost/error";
 
 /// What a modern request says of itself. The members that are rebuilt on each hop are taken out
 /// of `rest`; everything else there passes.

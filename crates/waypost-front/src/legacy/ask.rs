@@ -1,15 +1,16 @@
 //! What a server asks in the middle of a call: requests to the client, whose answers become the
 //! retry of the call.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
 
-use futures_util::future::join_all;
 use waypost_hub::asks;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::message::{self, Outcome};
-use waypost_wire::meta::{META, QUESTION_KEY};
+use waypost_wire::meta::{ANSWER_ERROR, META, QUESTION_KEY};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -20,13 +21,20 @@ use crate::outlet::{Class, Outlet};
 
 const ELICIT: &str = "elicitation/create";
 
-/// Whom questions are put to.
-pub(crate) struct Asked<'a> {
-    pub(crate) session: &'a Arc<Session>,
+/// The questions of one call that its client has and has not answered.
+pub(crate) struct Questions {
+    session: Arc<Session>,
     /// The stream of the call that they belong to.
-    pub(crate) outlet: &'a Arc<dyn Outlet>,
-    /// Longest wait for all answers of one round.
-    pub(crate) within: Duration,
+    outlet: Arc<dyn Outlet>,
+    out: Vec<Pending>,
+}
+
+/// What a client said to a question.
+pub(crate) struct Answered {
+    pub(crate) key: String,
+    method: String,
+    /// `None` when its session is over.
+    outcome: Option<Outcome>,
 }
 
 /// One question that is out. Given up before it is answered, the client is told.
@@ -38,33 +46,64 @@ struct Pending {
     answered: bool,
 }
 
-impl Asked<'_> {
-    /// Puts all questions of one round at once; gives `inputResponses`.
+// === impl Questions ===
+
+impl Questions {
+    /// None yet.
+    pub(crate) fn new(session: &Arc<Session>, outlet: &Arc<dyn Outlet>) -> Self {
+        Self {
+            session: Arc::clone(session),
+            outlet: Arc::clone(outlet),
+            out: Vec::new(),
+        }
+    }
+
+    /// Whether nothing is to be answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Asks what of `requests` the client was not asked yet, and takes back what they do not
+    /// contain any more.
     ///
     /// # Errors
-    /// The error that the call ends with when there is no answer to go on with.
-    pub(crate) async fn ask(&self, requests: Option<&Raw>) -> Result<Object, ErrorObject> {
-        let Some(requests) = requests else {
-            return Ok(Object::new());
-        };
+    /// The error that the call ends with when they cannot be passed on.
+    pub(crate) async fn become_these(&mut self, requests: &Raw) -> Result<(), ErrorObject> {
         let questions = asks::questions(requests).ok_or_else(|| {
             let text = "the server asks something that cannot be passed on";
             ErrorObject::new(code::INTERNAL_ERROR, text)
         })?;
-        let mut pending = Vec::with_capacity(questions.len());
+        self.out.retain(|pending| questions.contains(&pending.key));
         for (key, request) in questions.iter() {
-            pending.push(self.put(key, request).await);
+            if !self.out.iter().any(|pending| pending.key == key) {
+                self.put(key, request).await;
+            }
         }
-        let answers = join_all(pending.into_iter().map(Pending::answer));
-        let answers = tokio::time::timeout(self.within, answers).await;
-        let answers = answers.map_err(|_| {
-            let text = "the client did not answer the server's question in time";
-            ErrorObject::new(code::INTERNAL_ERROR, text)
-        })?;
-        answers.into_iter().collect()
+        Ok(())
     }
 
-    async fn put(&self, key: &str, request: &Raw) -> Pending {
+    /// The next answer; none comes while nothing is asked.
+    pub(crate) async fn next(&mut self) -> Answered {
+        poll_fn(|cx| {
+            let mut answers = self.out.iter_mut().enumerate();
+            let next = answers.find_map(|(at, pending)| match pending.poll(cx) {
+                Poll::Ready(outcome) => Some((at, outcome)),
+                Poll::Pending => None,
+            });
+            let Some((at, outcome)) = next else {
+                return Poll::Pending;
+            };
+            let mut pending = self.out.remove(at);
+            Poll::Ready(Answered {
+                key: std::mem::take(&mut pending.key),
+                method: std::mem::take(&mut pending.method),
+                outcome,
+            })
+        })
+        .await
+    }
+
+    async fn put(&mut self, key: &str, request: &Raw) {
         let request = request.as_object().unwrap_or_default();
         let method = request.string("method").unwrap_or_default();
         let params = request.get("params").and_then(|raw| raw.as_object().ok());
@@ -73,15 +112,14 @@ impl Asked<'_> {
         name(&mut params, key);
         let question = self.session.ask();
         let message = message::encode_request(&question.id, &method, &params);
-        let pending = Pending {
+        self.out.push(Pending {
             key: key.to_owned(),
             method,
             question,
-            outlet: Arc::clone(self.outlet),
+            outlet: Arc::clone(&self.outlet),
             answered: false,
-        };
+        });
         self.outlet.send(Class::Ask, [message].into()).await;
-        pending
     }
 }
 
@@ -93,27 +131,43 @@ fn name(params: &mut Object, key: &str) {
     params.set(META, meta.into());
 }
 
-impl Pending {
-    async fn answer(mut self) -> Result<(String, Raw), ErrorObject> {
-        let outcome = (&mut self.question.answer).await;
-        self.answered = true;
-        let key = std::mem::take(&mut self.key);
-        match outcome {
-            Ok(Outcome::Result(result)) if result.is_object() => Ok((key, result)),
-            // Nobody chose: that is what this dialect calls cancelling.
-            Ok(_) | Err(_) if self.method == ELICIT => {
-                let cancel = Object::from_iter([("action", Raw::string("cancel"))]);
-                Ok((key, cancel.into()))
+// === impl Answered ===
+
+impl Answered {
+    /// The member of `inputResponses`. With `errors`, what asked takes errors too.
+    ///
+    /// # Errors
+    /// The error that the call ends with when there is no answer to go on with.
+    pub(crate) fn response(self, errors: bool) -> Result<Raw, ErrorObject> {
+        match self.outcome {
+            Some(Outcome::Result(result)) if result.is_object() => Ok(result),
+            Some(Outcome::Error(error)) if errors => {
+                let meta = Object::from_iter([(ANSWER_ERROR, error.raw().clone())]);
+                Ok(Object::from_iter([(META, Raw::from(meta))]).into())
             }
-            Ok(Outcome::Error(error)) => {
+            // Nobody chose: that is what this dialect calls cancelling.
+            _ if self.method == ELICIT => {
+                Ok(Object::from_iter([("action", Raw::string("cancel"))]).into())
+            }
+            Some(Outcome::Error(error)) => {
                 let text = format!("the client refused `{}`: {}", self.method, error.message());
                 Err(ErrorObject::new(code::INTERNAL_ERROR, &text))
             }
-            Ok(Outcome::Result(_)) | Err(_) => {
+            Some(Outcome::Result(_)) | None => {
                 let text = format!("the client did not answer `{}`", self.method);
                 Err(ErrorObject::new(code::INTERNAL_ERROR, &text))
             }
         }
+    }
+}
+
+// === impl Pending ===
+
+impl Pending {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
+        let outcome = Pin::new(&mut self.question.answer).poll(cx);
+        self.answered = outcome.is_ready();
+        outcome.map(Result::ok)
     }
 }
 
@@ -124,7 +178,7 @@ impl Drop for Pending {
         }
         let params = Object::from_iter([
             ("requestId", self.question.id.raw().clone()),
-            ("reason", Raw::string("the call is over")),
+            ("reason", Raw::string("no answer is wanted any more")),
         ]);
         let message = message::encode_notification(method::CANCELLED, &params);
         self.outlet.post(Class::Note, [message].into());

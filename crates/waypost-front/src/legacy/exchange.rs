@@ -5,16 +5,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Comeback};
 use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::lifecycle::Tasks;
-use waypost_hub::reply::{End, Event};
+use waypost_hub::reply::End;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
-use waypost_wire::message;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::OWN_STATE;
@@ -23,22 +22,14 @@ use crate::Calls;
 use crate::encode;
 use crate::event::Finish;
 use crate::events::Events;
-use crate::legacy::ask::Asked;
-use crate::legacy::progress::Progress;
+use crate::legacy::rounds::Rounds;
 use crate::legacy::session::Slot;
 use crate::legacy::translate;
 use crate::outlet::{Class, Outlet};
 use crate::rescue;
 
-const INPUT_REQUESTS: &str = "inputRequests";
 const INPUT_RESPONSES: &str = "inputResponses";
 const REQUEST_STATE: &str = "requestState";
-
-/// A server that asks more often than this will not come to an end.
-const MOST_ROUNDS: u32 = 100;
-
-/// A server that only wants to be asked again is, after this long.
-const AGAIN: Duration = Duration::from_millis(250);
 
 /// Longest wait for a parked call to take note that nobody comes back for it.
 const LET_GO: Duration = Duration::from_secs(5);
@@ -62,7 +53,8 @@ impl Exchange {
         let cancelled = self.cancelled.clone();
         let mut asking = false;
         // One bad request is not an outage.
-        let work = AssertUnwindSafe(self.rounds(&mut call, &mut asking)).catch_unwind();
+        let work =
+            AssertUnwindSafe(Rounds::new(&self, &mut call, &mut asking).run()).catch_unwind();
         let end = tokio::select! {
             // Who cancels and gets the answer all the same was told to ignore it.
             biased;
@@ -88,63 +80,6 @@ impl Exchange {
         }
     }
 
-    /// `asking` is whether the server waits for answers when this is dropped, or is over.
-    async fn rounds(&self, call: &mut Call, asking: &mut bool) -> Result<End, CallError> {
-        let mut progress = Progress::default();
-        for _ in 0..MOST_ROUNDS {
-            progress.round();
-            let result = match self.round(call.clone(), &mut progress).await? {
-                End::InputRequired(result) => result,
-                end => return Ok(end),
-            };
-            let Some(slot) = &self.slot else {
-                return Ok(End::Error(no_way_back()));
-            };
-            let asked = Asked {
-                session: slot.hold.session(),
-                outlet: &self.outlet,
-                within: self.answer_within,
-            };
-            match result.get(REQUEST_STATE).cloned() {
-                Some(state) => call.params.set(REQUEST_STATE, state),
-                None => drop(call.params.remove(REQUEST_STATE)),
-            }
-            call.params.remove(INPUT_RESPONSES);
-            *asking = true;
-            let requests = result.get(INPUT_REQUESTS);
-            let answers = match asked.ask(requests).await {
-                Ok(answers) => answers,
-                Err(error) => return Ok(End::Error(error)),
-            };
-            *asking = false;
-            if requests.is_some() {
-                call.params.set(INPUT_RESPONSES, answers.into());
-            } else {
-                tokio::time::sleep(AGAIN).await;
-            }
-        }
-        let text = "the server asks again and again";
-        Ok(End::Error(ErrorObject::new(code::INTERNAL_ERROR, text)))
-    }
-
-    /// One call to its end, what comes before it passed on.
-    async fn round(&self, call: Call, progress: &mut Progress) -> Result<End, CallError> {
-        let mut events = Events::of(self.calls.clone(), call).await?;
-        while let Some(event) = events.next().await {
-            match event? {
-                Event::Notification(mut notification) => {
-                    translate::notification(&mut notification);
-                    progress.pass(&mut notification);
-                    let message =
-                        message::encode_notification(&notification.method, &notification.params);
-                    self.outlet.send(Class::Note, [message].into()).await;
-                }
-                Event::End(end) => return Ok(end),
-            }
-        }
-        Err(CallError::no_end())
-    }
-
     /// Nobody will answer: what waits behind the state is told so.
     fn let_go(&self, mut call: Call) {
         let state = call.params.string(REQUEST_STATE).unwrap_or_default();
@@ -152,7 +87,7 @@ impl Exchange {
             return;
         }
         call.params.remove(INPUT_RESPONSES);
-        call.given_up = true;
+        call.comeback = Comeback::GivesUp;
         // A session that is over has no calls; what is bound to it went with it.
         let calls = self.calls.clone();
         self.tasks.spawn_here(|stop| async move {
@@ -171,11 +106,6 @@ impl Exchange {
 /// What a bug is to its caller.
 pub(crate) fn internal() -> CallError {
     CallError::new(Kind::Internal, Origin::Gateway)
-}
-
-fn no_way_back() -> ErrorObject {
-    let text = "the server asks something, and without a session there is no way to answer";
-    ErrorObject::new(code::INVALID_REQUEST, text)
 }
 
 /// Writes the answer.

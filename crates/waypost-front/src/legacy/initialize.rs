@@ -1,6 +1,6 @@
 //! `initialize`: what `server/discover` says, in the words of a session (2025-11-25: lifecycle).
 
-use waypost_hub::call::{Call, CallHeaders};
+use waypost_hub::call::{Call, CallHeaders, Comeback};
 use waypost_hub::own;
 use waypost_hub::reply::End;
 use waypost_wire::code;
@@ -119,7 +119,7 @@ async fn discover(calls: &Calls, asker: &Asker, ticket: &Ticket) -> Result<Objec
         view: asker.view.clone(),
         session: None,
         headers: CallHeaders::default(),
-        given_up: false,
+        comeback: Comeback::Answers,
     };
     let end = match Events::of(calls.clone(), call).await {
         Ok(events) => events.into_end().await,

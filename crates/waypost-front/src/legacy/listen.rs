@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use waypost_hub::call::{Call, CallHeaders};
+use waypost_hub::call::{Call, CallHeaders, Comeback};
 use waypost_hub::reply::Event;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -186,7 +186,7 @@ impl Listener {
             view: session.view.clone(),
             session: Some(session.for_call()),
             headers: CallHeaders::default(),
-            given_up: false,
+            comeback: Comeback::Answers,
         };
         let mut events = Events::of(self.calls.clone(), call).await.ok()?;
         match events.next().await? {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
-use waypost_hub::call::{Call, CallHeaders};
+use waypost_hub::call::{Call, CallHeaders, Comeback};
 use waypost_hub::limit::Permit;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
@@ -192,7 +192,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
             absent: true,
             ..CallHeaders::default()
         },
-        given_up: false,
+        comeback: Comeback::Answers,
     };
     let parts = sessions.parts();
     let exchange = Exchange {

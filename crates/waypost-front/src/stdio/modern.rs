@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::Instrument as _;
-use waypost_hub::call::{Call, CallHeaders};
+use waypost_hub::call::{Call, CallHeaders, Comeback};
 use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::{End, Event};
 use waypost_wire::message::{self, Request};
@@ -51,7 +51,7 @@ pub(super) fn answer(
             absent: true,
             ..CallHeaders::default()
         },
-        given_up: false,
+        comeback: Comeback::Answers,
     };
     let calls = host.parts.calls.clone();
     host.tasks.spawn_here(|stop| {

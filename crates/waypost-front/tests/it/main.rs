@@ -12,6 +12,7 @@ mod fake;
 mod peer;
 
 mod answers;
+mod beside;
 mod bugs;
 mod changes;
 mod counts;

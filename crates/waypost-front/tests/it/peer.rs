@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Request};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 use waypost_front::legacy::{SessionParts, Sessions};
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Comeback};
 use waypost_hub::error::CallError;
 use waypost_hub::keys::Keys;
 use waypost_hub::lifecycle::Tasks;
@@ -86,6 +86,20 @@ pub(crate) fn front(
 
 /// The same with other settings.
 pub(crate) fn front_with(
+    answer: impl Fn(Call) -> Result<Reply, CallError> + Send + Sync + Clone + 'static,
+    change: impl FnOnce(&mut SessionParts),
+) -> Front {
+    front_over(
+        move |call| match call.comeback {
+            Comeback::Listens => Ok(Reply::nothing_to_hear()),
+            Comeback::Answers | Comeback::GivesUp => answer(call),
+        },
+        change,
+    )
+}
+
+/// The same, where `answer` also gets the calls that listen beside questions.
+pub(crate) fn front_over(
     answer: impl Fn(Call) -> Result<Reply, CallError> + Send + Sync + Clone + 'static,
     change: impl FnOnce(&mut SessionParts),
 ) -> Front {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Comeback};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Reply};
 
@@ -212,7 +212,7 @@ async fn let_go(front: &Front) -> bool {
         loop {
             let calls = front.calls();
             let last = calls.last().unwrap();
-            if last.given_up {
+            if last.comeback == Comeback::GivesUp {
                 assert_eq!(last.params.string("requestState").unwrap(), "wp1.state");
                 assert!(!last.params.contains("inputResponses"));
                 return;

@@ -12,7 +12,7 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::task::Task;
 
-use crate::call::{Call, CallHeaders};
+use crate::call::{Call, CallHeaders, Comeback};
 use crate::error::{CallError, Kind};
 use crate::forward;
 use crate::lifecycle::Tasks;
@@ -75,7 +75,7 @@ impl Remote {
             view: call.view.clone(),
             session: call.session.clone(),
             headers: CallHeaders::default(),
-            given_up: false,
+            comeback: Comeback::Answers,
         };
         Self {
             member: Arc::clone(member),

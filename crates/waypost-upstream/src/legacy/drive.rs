@@ -103,11 +103,14 @@ impl Drive {
                         let responses = told.iter().filter_map(Answered::response);
                         responses.for_each(|response| session.table.say(response));
                         if told.is_empty() {
-                            state = self.show(session);
+                            state = self.show(session, state.take());
                         }
                     }
                     Need::Again => return Sent::Again,
                     Need::Over => {
+                        if let Some(state) = &state {
+                            self.parked.take(state);
+                        }
                         session.table.rehome(exchange.take_all());
                         if let Some(late) = exchange.untaken() {
                             session.table.late(&late);
@@ -130,8 +133,17 @@ impl Drive {
         }
     }
 
-    /// Ends the caller's part with the questions, where there is room for a call that waits.
-    fn show(&self, session: &Session) -> Option<String> {
+    /// Ends the caller's part with the questions, where there is room for a call that waits. Who
+    /// waits beside questions that it has gets those of now, `shown` under the same state.
+    fn show(&self, session: &Session, shown: Option<String>) -> Option<String> {
+        let until = Instant::now() + PATIENCE;
+        // Before anybody can have seen to one.
+        session.table.expect_visits(&self.exchange);
+        if let Some(state) = &shown
+            && self.exchange.show_again(state, until)
+        {
+            return shown;
+        }
         let Some(place) = self.parked.place() else {
             let why = "too many calls wait for an answer of their caller";
             let error = ErrorObject::new(code::INTERNAL_ERROR, why);
@@ -144,9 +156,6 @@ impl Drive {
             exchange: Arc::clone(&self.exchange),
             table: Arc::clone(&session.table),
         });
-        let until = Instant::now() + PATIENCE;
-        // Before anybody can have seen to one.
-        session.table.expect_visits(&self.exchange);
         if self.exchange.show(&state, until, place) {
             session.table.parked();
             return Some(state);

@@ -18,13 +18,10 @@ use waypost_hub::reply::End;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
-use waypost_wire::level::Level;
 use waypost_wire::message::{Notification, Outcome, Request};
-use waypost_wire::meta;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::RESULT_TYPE;
 
 use self::state::{Parking, State};
 use super::legs::{Leg, Outlet, Seat};
@@ -152,12 +149,9 @@ impl Exchange {
         self.progress_token.as_ref() == Some(token)
     }
 
-    /// Whether somebody waits who wants log messages.
+    /// Whether its caller wants log messages.
     pub(crate) fn wants_log(&self) -> bool {
-        self.state()
-            .leg
-            .as_ref()
-            .is_some_and(|leg| leg.level.is_some())
+        self.state().wants.log()
     }
 
     /// Whether nobody waits for it here.
@@ -165,37 +159,10 @@ impl Exchange {
         self.task.is_some() || self.state().parked.is_some()
     }
 
-    /// Progress of this call, under the token of whoever waits now.
-    pub(crate) fn progress(&self, mut notification: Notification) -> bool {
-        let state = self.state();
-        let Some((leg, token)) = state
-            .leg
-            .as_ref()
-            .and_then(|leg| Some((leg, leg.token.clone()?)))
-        else {
-            return false;
-        };
-        notification.params.set(meta::PROGRESS_TOKEN, token);
-        leg.events.try_send(notification).is_ok()
-    }
-
-    /// A log message, for a caller that wants messages of its level.
-    pub(crate) fn log(&self, notification: Notification) -> bool {
-        let level = notification.params.get("level").and_then(Level::read);
-        let state = self.state();
-        let Some(leg) = &state.leg else { return false };
-        let wanted = leg
-            .level
-            .zip(level)
-            .is_some_and(|(least, level)| level >= least);
-        wanted && leg.events.try_send(notification).is_ok()
-    }
-
-    /// Some other notification that came on the call's own stream.
-    pub(crate) fn tell(&self, notification: Notification) -> bool {
-        let state = self.state();
-        let leg = state.leg.as_ref();
-        leg.is_some_and(|leg| leg.events.try_send(notification).is_ok())
+    /// A notification that is about this call: progress, a log message, or what else came on its
+    /// own stream. `false` when nobody will hear it.
+    pub(crate) fn pass(&self, notification: Notification) -> bool {
+        self.state().pass(notification)
     }
 
     /// The server asks something while the call is open; `guessed` when it did not say that this
@@ -241,11 +208,15 @@ impl Exchange {
     /// The server does not want to know any more; `false` when it never asked that here.
     pub(crate) fn withdraw(&self, id: &Id) -> bool {
         let mut state = self.state();
-        let before = state.questions.len();
-        state
-            .questions
-            .retain(|question| question.id.as_ref() != Some(id));
-        state.questions.len() != before
+        let asked = |question: &Question| question.id.as_ref() == Some(id);
+        let Some(at) = state.questions.iter().position(asked) else {
+            return false;
+        };
+        let question = state.questions.remove(at);
+        state.stale |= question.shown;
+        drop(state);
+        self.wake.notify_one();
+        true
     }
 
     /// The answer has come; it is given back when nobody will take it.
@@ -296,13 +267,18 @@ impl Exchange {
         self.wake.notify_one();
     }
 
-    /// Nobody waits at this outlet any more. A leg that was answered is nobody's to give up.
+    /// Nobody waits at this outlet any more. A leg that was answered is nobody's to give up, and
+    /// who only listened may come back.
     pub(crate) fn leave(&self, leg: u64) {
         let mut state = self.state();
-        if state.leg.as_ref().is_some_and(|now| now.number == leg) {
-            state.give_up();
-            drop(state);
-            self.wake.notify_one();
+        match &state.leg {
+            Some(now) if now.number == leg && now.listens => state.leg = None,
+            Some(now) if now.number == leg => {
+                state.give_up();
+                drop(state);
+                self.wake.notify_one();
+            }
+            _ => {}
         }
     }
 
@@ -381,7 +357,12 @@ impl Exchange {
         if state.given_up {
             Need::GivenUp
         } else if let Some(parked) = &state.parked {
-            Need::Parked(parked.until)
+            let news = state.stale || state.questions.iter().any(|question| !question.shown);
+            if state.leg.is_some() && news {
+                Need::Gather
+            } else {
+                Need::Parked(parked.until)
+            }
         } else if state.over {
             Need::Over
         } else if state.questions.iter().any(|question| !question.shown) {
@@ -429,45 +410,31 @@ impl Exchange {
             .collect()
     }
 
-    /// The server says that a visit which a caller of this call was asked for is over. Only
-    /// sessions know such a notification (2025-11-25: elicitation).
-    pub(crate) fn visited(&self, notification: Notification) {
-        let mut state = self.state();
-        match &state.leg {
-            Some(leg) if leg.in_session => drop(leg.events.try_send(notification)),
-            None if state.parked.is_some() && state.completed.len() < QUESTIONS => {
-                state.completed.push(notification);
-            }
-            _ => {}
-        }
-    }
-
     /// What the server wanted done before it is called again is done.
     pub(crate) fn release(&self) {
         self.state().held = false;
         self.wake.notify_one();
     }
 
-    /// Ends the leg with the questions; whoever comes back has to bring `state`.
-    pub(crate) fn show(&self, state: &str, until: Instant, permit: OwnedSemaphorePermit) -> bool {
+    /// Ends the leg with the questions and parks the call; whoever comes back has to bring
+    /// `state`.
+    pub(crate) fn show(&self, state: &str, until: Instant, place: OwnedSemaphorePermit) -> bool {
         let mut this = self.state();
-        let Some(leg) = this.leg.take() else {
-            return false;
-        };
-        let requests = this.show();
-        this.parked = Some(Parking {
+        let parking = Parking {
             until,
-            _permit: permit,
-        });
-        drop(this);
-        let result = Object::from_iter([
-            (RESULT_TYPE, Raw::string("input_required")),
-            ("inputRequests", requests.into()),
-            ("requestState", Raw::string(state)),
-        ]);
-        // Who has gone this moment does not come back: then its state is never used.
-        drop(leg.end(Ok(Ending::Ours(End::InputRequired(result)))));
-        true
+            _permit: place,
+        };
+        this.show_to_caller(state, parking)
+    }
+
+    /// Gives whoever waits beside questions those of now, under the `state` that is known.
+    pub(crate) fn show_again(&self, state: &str, until: Instant) -> bool {
+        let mut this = self.state();
+        if this.leg.is_none() {
+            return false;
+        }
+        let parked = this.parked.take();
+        parked.is_some_and(|parked| this.show_to_caller(state, Parking { until, ..parked }))
     }
 
     /// The questions that cannot be shown are refused: there is no room to wait. One that is a
@@ -518,20 +485,19 @@ impl Exchange {
             question.shown = false;
         }
         state.parked = None;
+        state.stale = false;
         state.held = told.iter().any(|answered| answered.id.is_none());
         let outlet = self.attach(&mut state, call);
-        let completed = std::mem::take(&mut state.completed);
-        if let Some(leg) = state.leg.as_ref().filter(|leg| leg.in_session) {
-            for notification in completed {
-                drop(leg.events.try_send(notification));
-            }
-        }
-        if let Some(answer) = state.answer.take() {
-            state.end(answer);
-        }
         drop(state);
         self.wake.notify_one();
         (told, outlet)
+    }
+
+    /// Somebody waits beside the questions.
+    pub(crate) fn listen(self: &Arc<Self>, call: &Call) -> Outlet {
+        let outlet = self.attach(&mut self.state(), call);
+        self.wake.notify_one();
+        outlet
     }
 
     fn attach(self: &Arc<Self>, state: &mut State, call: &Call) -> Outlet {
@@ -539,7 +505,7 @@ impl Exchange {
         let (end_in, end) = oneshot::channel();
         state.legs += 1;
         let number = state.legs;
-        state.leg = Some(Leg::new(number, call, events_in, end_in));
+        state.seat(Leg::new(number, call, events_in, end_in));
         let seat = Seat {
             exchange: Arc::clone(self),
             leg: number,

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Comeback};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::level::Level;
 use waypost_wire::message::Notification;
+use waypost_wire::meta;
+use waypost_wire::method;
 use waypost_wire::raw::Raw;
 
 use super::exchange::{Ending, Exchange};
-use super::translate;
+use super::{translate, url_mode};
 use crate::fault::Fault;
 use crate::outlet::Awaited;
 
@@ -20,14 +22,21 @@ type End = Result<Ending, Fault>;
 #[derive(Debug)]
 pub(super) struct Leg {
     pub(super) number: u64,
-    pub(super) events: mpsc::Sender<Notification>,
+    events: mpsc::Sender<Notification>,
     end: oneshot::Sender<End>,
-    pub(super) token: Option<Raw>,
-    /// The least level of log messages that is wanted.
-    pub(super) level: Option<Level>,
+    pub(super) wants: Wants,
     pub(super) declared: ClientCapabilities,
-    /// Its caller has a session.
-    pub(super) in_session: bool,
+    /// Its caller waits beside the questions that it was given.
+    pub(super) listens: bool,
+}
+
+/// What a caller wants to hear of its call before the end.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wants {
+    token: Option<Raw>,
+    /// The least level of log messages.
+    level: Option<Level>,
+    in_session: bool,
 }
 
 impl Leg {
@@ -41,16 +50,56 @@ impl Leg {
             number,
             events,
             end,
-            token: call.meta.progress_token.clone(),
-            level: call.meta.log_level.as_ref().and_then(Level::read),
+            wants: Wants::of(call),
             declared: call.meta.capabilities.clone(),
-            in_session: call.session.is_some(),
+            listens: call.comeback == Comeback::Listens,
         }
+    }
+
+    /// Passes a notification on, where its caller wants it and has room.
+    pub(super) fn pass(&self, mut notification: Notification) -> bool {
+        if !self.wants.covers(&notification) {
+            return false;
+        }
+        if let (method::PROGRESS, Some(token)) = (&*notification.method, &self.wants.token) {
+            notification.params.set(meta::PROGRESS_TOKEN, token.clone());
+        }
+        self.events.try_send(notification).is_ok()
     }
 
     /// Gives the end, or gives it back when nobody is there any more.
     pub(super) fn end(self, end: End) -> Option<End> {
         self.end.send(end).err()
+    }
+}
+
+impl Wants {
+    fn of(call: &Call) -> Self {
+        Self {
+            token: call.meta.progress_token.clone(),
+            level: call.meta.log_level.as_ref().and_then(Level::read),
+            in_session: call.session.is_some(),
+        }
+    }
+
+    /// Whether log messages are wanted.
+    pub(super) fn log(&self) -> bool {
+        self.level.is_some()
+    }
+
+    /// Whether the caller would have this one.
+    pub(super) fn covers(&self, notification: &Notification) -> bool {
+        match &*notification.method {
+            method::PROGRESS => self.token.is_some(),
+            method::MESSAGE => {
+                let level = notification.params.get("level").and_then(Level::read);
+                let both = self.level.zip(level);
+                both.is_some_and(|(least, level)| level >= least)
+            }
+            // Only sessions know it (2025-11-25: elicitation).
+            url_mode::COMPLETE => self.in_session,
+            _ => true,
+        }
     }
 }
 

@@ -54,6 +54,11 @@ impl Parked {
         self.waiting().remove(state)
     }
 
+    /// The call with this state, which stays good.
+    pub(crate) fn get(&self, state: &str) -> Option<Waiting> {
+        self.waiting().get(state).cloned()
+    }
+
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,8 +4,10 @@ use bytes::Bytes;
 use serde_json::Value;
 use waypost_hub::asks;
 use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message;
+use waypost_wire::meta::{ANSWER_ERROR, META};
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
@@ -70,10 +72,12 @@ impl Question {
 impl Answered {
     /// The response to the server, where it waits for one.
     pub(crate) fn response(&self) -> Option<Bytes> {
+        let id = self.id.as_ref()?;
         let result = self.answer.as_object().unwrap_or_default();
-        self.id
-            .as_ref()
-            .map(|id| message::encode_result(id, &result))
+        Some(match refused(&result) {
+            Some(error) => message::encode_error(Some(id), &error),
+            None => message::encode_result(id, &result),
+        })
     }
 
     /// Whether the user agreed.
@@ -81,4 +85,10 @@ impl Answered {
         let answer = self.answer.as_object().unwrap_or_default();
         answer.string("action").as_deref() == Some("accept")
     }
+}
+
+/// The error that stands for an answer.
+fn refused(answer: &Object) -> Option<ErrorObject> {
+    let meta = answer.get(META)?.as_object().ok()?;
+    ErrorObject::parse(meta.get(ANSWER_ERROR)?).ok()
 }

@@ -342,7 +342,7 @@ impl Table {
             url_mode::COMPLETE => self.visit(notification),
             _ => {
                 let call = of.and_then(|id| self.state().open.get(&id).cloned());
-                call.is_some_and(|call| call.tell(notification))
+                call.is_some_and(|call| call.pass(notification))
             }
         };
         if !told {
@@ -362,7 +362,7 @@ impl Table {
                 .find(|call| call.has_token(token))
                 .cloned()
         };
-        call.is_some_and(|call| call.progress(notification))
+        call.is_some_and(|call| call.pass(notification))
     }
 
     /// A log message that names no call passes only where it can tell nobody what another said.
@@ -379,7 +379,7 @@ impl Table {
                 (None, Audience::Many | Audience::Nobody) => None,
             }
         };
-        call.is_some_and(|call| call.log(notification))
+        call.is_some_and(|call| call.pass(notification))
     }
 
     fn withdraw(&self, notification: &Notification) -> bool {
@@ -406,7 +406,7 @@ impl Table {
         drop(state);
         // Before the call goes on, which may end it.
         if let Some(call) = call {
-            call.visited(notification);
+            call.pass(notification);
         }
         self.visited.notify_waiters();
         true

@@ -1,5 +1,6 @@
 //! Sessions over a link that a test plays, under paused time.
 
+mod beside;
 mod ended_tasks;
 mod kit;
 mod life;

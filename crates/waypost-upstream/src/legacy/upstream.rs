@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::sync::Semaphore;
-use waypost_hub::call::{Call, Principal, Session as ClientSession};
+use waypost_hub::call::{Call, Comeback, Principal, Session as ClientSession};
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event, Reply};
@@ -207,12 +207,17 @@ impl Legacy {
 
     /// Goes on with a call that waits for these answers.
     async fn resume(&self, state: &str, call: &Call) -> Result<Reply, CallError> {
+        let unknown = || CallError::unknown("unknown or expired request state");
+        if call.comeback == Comeback::Listens {
+            let waiting = self.parked.get(state).ok_or_else(unknown)?;
+            let reply = waiting.exchange.listen(call).reply().await;
+            return reply.map_err(|fault| fault.into_call(&self.upstream));
+        }
         let Some(waiting) = self.parked.take(state) else {
             let end = self.repeats.end(state).await;
-            let unknown = || CallError::unknown("unknown or expired request state");
             return end.map(Reply::End).ok_or_else(unknown);
         };
-        if call.given_up {
+        if call.comeback == Comeback::GivesUp {
             waiting.exchange.abandon();
             let text = "the call was given up";
             return Ok(Reply::error(ErrorObject::new(code::INVALID_REQUEST, text)));

@@ -1,5 +1,6 @@
 //! What is known of one call now.
 
+use std::collections::VecDeque;
 use std::sync::Weak;
 
 use serde_json::{Map, Value};
@@ -7,17 +8,24 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use waypost_hub::asks;
 use waypost_hub::reply::End;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Notification, Outcome};
 use waypost_wire::meta;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::RESULT_TYPE;
 
 use super::{Ending, url_mode};
 use crate::fault::Fault;
-use crate::legacy::legs::Leg;
+use crate::legacy::legs::{Leg, Wants};
 use crate::legacy::question::{Answered, Question};
 use crate::legacy::table::Table;
+
+/// How much is kept of what comes while nobody listens.
+const MISSED: usize = 256;
+const MISSED_BYTES: usize = 1 << 20;
 
 /// Characters of a key that a server may give.
 const LONGEST_KEY: usize = 128;
@@ -31,8 +39,10 @@ pub(super) struct State {
     pub(super) questions: Vec<Question>,
     /// Questions that no caller had when the call ended.
     pub(super) left: Vec<Question>,
-    /// What is to be told to whoever comes back.
-    pub(super) completed: Vec<Notification>,
+    /// What the last caller wanted to hear.
+    pub(super) wants: Wants,
+    /// What came while nobody was there to hear it.
+    pub(super) missed: Missed,
     /// Where it was sent last.
     pub(super) table: Weak<Table>,
     pub(super) keys: u32,
@@ -40,6 +50,8 @@ pub(super) struct State {
     /// What the server asked for and no caller declared.
     pub(super) refused: Map<String, Value>,
     pub(super) parked: Option<Parking>,
+    /// A question that somebody has is not asked any more.
+    pub(super) stale: bool,
     /// The server wants the call again once its questions are answered.
     pub(super) again: bool,
     /// But not yet: what it wants done first is being done.
@@ -54,6 +66,31 @@ pub(super) struct State {
 pub(super) struct Parking {
     pub(super) until: Instant,
     pub(super) _permit: OwnedSemaphorePermit,
+}
+
+/// Notifications that wait for a caller, the newest of them.
+#[derive(Debug, Default)]
+pub(super) struct Missed {
+    kept: VecDeque<Notification>,
+    bytes: usize,
+}
+
+impl Missed {
+    fn keep(&mut self, notification: Notification) {
+        self.bytes += notification.params.encoded_len();
+        self.kept.push_back(notification);
+        while self.kept.len() > MISSED || self.bytes > MISSED_BYTES {
+            let Some(oldest) = self.kept.pop_front() else {
+                return;
+            };
+            self.bytes -= oldest.params.encoded_len();
+        }
+    }
+
+    fn take(&mut self) -> VecDeque<Notification> {
+        self.bytes = 0;
+        std::mem::take(&mut self.kept)
+    }
 }
 
 impl State {
@@ -133,6 +170,24 @@ impl State {
         shown.collect()
     }
 
+    /// Ends the leg with all questions; the call waits for whoever comes back.
+    pub(super) fn show_to_caller(&mut self, state: &str, parking: Parking) -> bool {
+        let Some(leg) = self.leg.take() else {
+            return false;
+        };
+        let requests = self.show();
+        self.stale = false;
+        self.parked = Some(parking);
+        let result = Object::from_iter([
+            (RESULT_TYPE, Raw::string("input_required")),
+            ("inputRequests", requests.into()),
+            ("requestState", Raw::string(state)),
+        ]);
+        // Who has gone this moment does not come back: then its state is never used.
+        drop(leg.end(Ok(Ending::Ours(End::InputRequired(result)))));
+        true
+    }
+
     /// Takes out the questions that were shown and are answered now.
     pub(super) fn take_answered(&mut self, responses: &Object) -> Vec<Answered> {
         let mut told = Vec::new();
@@ -163,18 +218,56 @@ impl State {
     pub(super) fn end(&mut self, ending: Result<Ending, Fault>) {
         self.over = true;
         self.again = false;
+        let untaken = match self.leg.take() {
+            Some(leg) => {
+                let untaken = leg.end(ending);
+                if untaken.is_none() {
+                    self.parked = None;
+                }
+                untaken
+            }
+            None => Some(ending),
+        };
+        if untaken.is_some() {
+            self.answer = untaken;
+        }
         // Whoever has a question may come back with its answer, for whatever it belongs to.
         let has = |question: &Question| self.parked.is_some() && question.shown;
         let all = std::mem::take(&mut self.questions);
         let (had, left): (Vec<_>, Vec<_>) = all.into_iter().partition(has);
         self.questions = had;
         self.left.extend(left);
-        let untaken = match self.leg.take() {
-            Some(leg) => leg.end(ending),
-            None => Some(ending),
-        };
-        if untaken.is_some() {
-            self.answer = untaken;
+    }
+
+    /// Passes on what is not the end, to whoever waits or comes to wait.
+    pub(super) fn pass(&mut self, notification: Notification) -> bool {
+        match &self.leg {
+            Some(leg) => leg.pass(notification),
+            None if self.parked.is_some() && self.wants.covers(&notification) => {
+                self.missed.keep(notification);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Another caller takes the place of whoever waits, who can only be one that listens.
+    pub(super) fn seat(&mut self, leg: Leg) {
+        if let Some(before) = self.leg.take() {
+            let over = End::InputRequired(Object::new());
+            drop(before.end(Ok(Ending::Ours(over))));
+        }
+        self.wants = leg.wants.clone();
+        for notification in self.missed.take() {
+            leg.pass(notification);
+        }
+        self.leg = Some(leg);
+        if let Some(answer) = self.answer.take() {
+            self.end(answer);
+        } else if self.over {
+            let text = "the call has ended, and its answer was given";
+            let error = ErrorObject::new(code::INVALID_REQUEST, text);
+            self.end(Ok(Ending::Ours(End::Error(error))));
         }
     }
 

@@ -144,9 +144,14 @@ impl Line {
         self.ear.hear(Heard { message, of });
     }
 
+    /// Nothing comes any more, for this reason.
+    pub(super) fn dies(&self, fault: &Fault) {
+        self.ear.gone(fault);
+    }
+
     /// The server has forgotten the session, which is noticed beside all calls.
     pub(super) fn is_forgotten(&self) {
-        self.ear.gone(&Fault::SessionLost);
+        self.dies(&Fault::SessionLost);
     }
 
     /// What it was told and no test has looked at yet, until one is so.

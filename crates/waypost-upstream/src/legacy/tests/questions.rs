@@ -4,6 +4,7 @@ use futures_util::future::join;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use waypost_config::config::Isolation;
+use waypost_hub::call::Comeback;
 use waypost_hub::reply::End;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::raw::Raw;
@@ -172,7 +173,7 @@ async fn r25_a_call_that_is_given_up_while_it_asks_is_cancelled_at_once() {
     gives_up
         .params
         .set("requestState", Raw::string(&state(asked)));
-    gives_up.given_up = true;
+    gives_up.comeback = Comeback::GivesUp;
     let before = Instant::now();
     let end_ = end(&legacy, gives_up.clone()).await;
     assert!(matches!(end_, End::Error(_)), "{end_:?}");
