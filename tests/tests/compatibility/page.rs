@@ -33,7 +33,7 @@ told below its table.
 
 Clients use a server at the same time, except for elicit, sample, log and cancel, which come in this
 order: over a shared pipe nothing says whose a question or a log message is, so Waypost passes it on
-only while there is one call, and none that was given up.
+only while there is one call, and none was given up in the last two minutes.
 ";
 
 fn about(client: Kind) -> &'static str {

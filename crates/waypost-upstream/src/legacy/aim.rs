@@ -64,7 +64,11 @@ pub(super) fn target(
     let mut can = calls.filter(|call| call.may_ask());
     match audience {
         Audience::Nobody => Err(Nobody::Here),
-        Audience::One => can.next().cloned().ok_or(Nobody::Yet),
+        // Servers ask one thing after the other: not the call that has asked already.
+        Audience::One => can
+            .min_by_key(|call| call.is_parked())
+            .cloned()
+            .ok_or(Nobody::Yet),
         Audience::Many => {
             let first = can.next().ok_or(Nobody::Here)?;
             match can.next() {

@@ -1,7 +1,9 @@
 //! Calls that nobody waits for any more and whose answers may still come.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use tokio::time::Instant;
 use waypost_wire::message::Outcome;
 use waypost_wire::method;
 use waypost_wire::raw::Raw;
@@ -48,40 +50,51 @@ impl Sort {
     }
 }
 
+/// How long a server may go on with a call that it was told to stop. One that obeys never answers,
+/// so nothing else tells when it has stopped.
+const RUNS_ON: Duration = Duration::from_secs(120);
+
 /// Calls whose requests were written and which were given up before their answers came.
 ///
-/// While there are any, what a server says without naming a call may be theirs.
+/// While any may still run, what a server says without naming a call may be theirs.
 #[derive(Debug, Default)]
 pub(crate) struct Abandoned {
-    sorts: BTreeMap<u64, Sort>,
-    /// A call was forgotten: from then on there is always one.
-    forgot: bool,
+    calls: BTreeMap<u64, (Sort, Instant)>,
+    /// The last call that was forgotten was given up then.
+    forgot: Option<Instant>,
 }
 
 impl Abandoned {
     /// Adds one; beyond the limit the oldest is forgotten.
     pub(crate) fn remember(&mut self, id: u64, sort: Sort) {
-        self.sorts.insert(id, sort);
-        if self.sorts.len() > REMEMBERED
-            && let Some((_, oldest)) = self.sorts.pop_first()
+        self.calls.insert(id, (sort, Instant::now()));
+        if self.calls.len() > REMEMBERED
+            && let Some((_, (oldest, since))) = self.calls.pop_first()
+            && oldest.is_call()
         {
-            self.forgot |= oldest.is_call();
+            self.forgot = Some(since);
         }
     }
 
     /// Takes out the one that was answered.
     pub(crate) fn answered(&mut self, id: u64) -> Option<Sort> {
-        self.sorts.remove(&id)
+        self.calls.remove(&id).map(|(sort, _)| sort)
     }
 
     /// Whether any answer may still come.
     pub(crate) fn any(&self) -> bool {
-        self.forgot || !self.sorts.is_empty()
+        self.some(|_| true)
     }
 
     /// Whether any may still come to something that a caller wanted, subscriptions apart.
     pub(crate) fn any_call(&self) -> bool {
-        self.forgot || self.sorts.values().any(|sort| sort.is_call())
+        self.some(Sort::is_call)
+    }
+
+    fn some(&self, counts: impl Fn(Sort) -> bool) -> bool {
+        let runs = |since: Instant| since.elapsed() < RUNS_ON;
+        let mut calls = self.calls.values();
+        self.forgot.is_some_and(runs) || calls.any(|(sort, since)| counts(*sort) && runs(*since))
     }
 }
 
@@ -96,7 +109,7 @@ mod tests {
         for id in 0..count {
             abandoned.remember(id, Sort::Work);
         }
-        assert_eq!(abandoned.sorts.len(), REMEMBERED);
+        assert_eq!(abandoned.calls.len(), REMEMBERED);
         assert_eq!(abandoned.answered(0), None);
         for id in 1..count {
             assert_eq!(abandoned.answered(id), Some(Sort::Work));
@@ -113,5 +126,17 @@ mod tests {
         assert!(!abandoned.any());
         abandoned.remember(2, Sort::Aside);
         assert!(abandoned.any() && !abandoned.any_call());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_is_never_answered_is_taken_to_have_stopped() {
+        let mut abandoned = Abandoned::default();
+        abandoned.remember(1, Sort::Work);
+        tokio::time::advance(RUNS_ON.mul_f32(0.9)).await;
+        assert!(abandoned.any_call());
+        tokio::time::advance(RUNS_ON).await;
+        assert!(!abandoned.any_call() && !abandoned.any());
+        let made = abandoned.answered(1);
+        assert_eq!(made, Some(Sort::Work), "a task that it made is still known");
     }
 }

@@ -106,6 +106,42 @@ async fn r10_what_a_call_given_up_asks_is_not_put_to_another_caller() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r25_a_call_given_up_and_never_answered_does_not_silence_a_session_for_good() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    leaves(&legacy, &server, call()).await;
+    sleep(Duration::from_secs(121)).await;
+    let line = server.line(0);
+    let plays = async {
+        line.request("tools/call").await;
+        line.says(&question("b"));
+    };
+    let (end, ()) = join(end(&legacy, call()), plays).await;
+    assert!(matches!(end, End::InputRequired(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_two_calls_of_one_client_that_ask_at_once_are_both_asked() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let plays = async {
+        let line = server.first().await;
+        line.request("tools/call").await;
+        line.request("tools/call").await;
+        line.says(&question("a"));
+        sleep(Duration::from_secs(1)).await;
+        line.says(&question("b"));
+    };
+    let calls = join(
+        end(&legacy, call_in_session()),
+        end(&legacy, call_in_session()),
+    );
+    let ((one, two), ()) = Box::pin(join(calls, plays)).await;
+    assert!(matches!(one, End::InputRequired(_)), "{one:?}");
+    assert!(matches!(two, End::InputRequired(_)), "{two:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn r10_what_a_call_given_up_logs_or_breaks_is_not_told_to_another_caller() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 9);
