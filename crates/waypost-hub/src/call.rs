@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use waypost_wire::id::Id;
 use waypost_wire::meta::RequestMeta;
@@ -76,29 +77,56 @@ impl View {
 /// A client's lasting connection, for servers that keep something for each: what they keep for
 /// one must not reach another.
 #[derive(Clone, Debug)]
-pub struct Session {
+pub struct Session(Arc<Kept>);
+
+#[derive(Debug)]
+struct Kept {
     id: Arc<str>,
     released: CancellationToken,
+    /// How often its roots became others, where the client tells.
+    roots: Option<watch::Sender<u64>>,
 }
 
 impl Session {
     /// The session with this id, which no other has, until `released` fires.
     pub fn new(id: &str, released: CancellationToken) -> Self {
-        Self {
+        Self::with(id, released, None)
+    }
+
+    /// The same of a client that tells when its roots change ([`Session::roots_changed`]).
+    pub fn with_roots(id: &str, released: CancellationToken) -> Self {
+        Self::with(id, released, Some(watch::Sender::new(0)))
+    }
+
+    fn with(id: &str, released: CancellationToken, roots: Option<watch::Sender<u64>>) -> Self {
+        Self(Arc::new(Kept {
             id: id.into(),
             released,
-        }
+            roots,
+        }))
     }
 
     /// Tells it from all others; not to be shown to anybody.
     pub fn id(&self) -> &Arc<str> {
-        &self.id
+        &self.0.id
     }
 
     /// Fires when what is kept for it is to be freed: the client ended it or has been silent for
     /// long. The same session may come again after that, with a new signal.
     pub fn released(&self) -> &CancellationToken {
-        &self.released
+        &self.0.released
+    }
+
+    /// The client says that its roots are others now.
+    pub fn roots_changed(&self) {
+        if let Some(roots) = &self.0.roots {
+            roots.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Changes whenever the client's roots do; `None` for a client that does not tell.
+    pub fn roots(&self) -> Option<watch::Receiver<u64>> {
+        self.0.roots.as_ref().map(watch::Sender::subscribe)
     }
 }
 

@@ -64,10 +64,15 @@ fn ticket(params: &Object) -> Result<Ticket, ErrorObject> {
             ErrorObject::new(code::INVALID_PARAMS, &text)
         }),
     };
-    let capabilities = translate::capabilities(fitting(object("capabilities")?)?);
+    let declared = fitting(object("capabilities")?)?;
+    let tells_roots = translate::tells_roots(&declared);
+    let capabilities = translate::capabilities(declared);
     let info = object("clientInfo")?;
     let info = (!info.is_empty()).then(|| slim(&info)).transpose()?;
-    Ok(Ticket::new(agreed(&offered), capabilities, info))
+    Ok(Ticket {
+        tells_roots,
+        ..Ticket::new(agreed(&offered), capabilities, info)
+    })
 }
 
 /// Of capabilities that are too long what servers can ask for stays.

@@ -34,6 +34,7 @@ pub(crate) const PING: &str = "ping";
 const SET_LEVEL: &str = "logging/setLevel";
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
+const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 pub(crate) const INITIALIZED: &str = "notifications/initialized";
 
 /// A request and how it came.
@@ -255,8 +256,8 @@ pub(crate) fn notification(session: &Session, notification: &Notification) {
                 session.cancel(&id);
             }
         }
-        // Servers ask for roots when they need them: nothing inside keeps a list of them, and none
-        // was promised to hear of changes.
+        // Nothing inside keeps a list of them: servers ask, and ask again.
+        ROOTS_CHANGED => session.for_call().roots_changed(),
         _ => {}
     }
 }

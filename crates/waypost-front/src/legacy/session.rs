@@ -50,6 +50,7 @@ pub(crate) struct Session {
     /// What is listened to, and as of which count of wishes.
     pub(crate) heard: watch::Sender<Heard>,
     released: CancellationToken,
+    for_calls: CallSession,
     calls: InFlight,
     state: Mutex<State>,
     _open: OpenSession,
@@ -109,8 +110,15 @@ impl Session {
     ) -> Arc<Self> {
         let released = CancellationToken::new();
         let mark: u32 = rand::random();
+        let name = ticket.name();
+        let for_calls = if ticket.tells_roots {
+            CallSession::with_roots(&name, released.clone())
+        } else {
+            CallSession::new(&name, released.clone())
+        };
         Arc::new(Self {
-            name: ticket.name().into(),
+            name: name.into(),
+            for_calls,
             mark,
             ticket,
             principal,
@@ -195,7 +203,7 @@ impl Session {
 
     /// How calls name it.
     pub(crate) fn for_call(&self) -> CallSession {
-        CallSession::new(&self.name, self.released.clone())
+        self.for_calls.clone()
     }
 
     // --- requests of the client ---

@@ -37,6 +37,8 @@ pub(crate) struct Ticket {
     /// Without the extension that this era has no words for: tasks.
     pub(crate) capabilities: ClientCapabilities,
     pub(crate) client_info: Option<Raw>,
+    /// The client tells when its roots change.
+    pub(crate) tells_roots: bool,
     /// Milliseconds since the epoch.
     pub(crate) born_ms: u64,
 }
@@ -52,6 +54,8 @@ struct Plain {
     capabilities: String,
     #[serde(rename = "i", default, skip_serializing_if = "Option::is_none")]
     client_info: Option<String>,
+    #[serde(rename = "r", default, skip_serializing_if = "std::ops::Not::not")]
+    tells_roots: bool,
     #[serde(rename = "b")]
     born_ms: u64,
 }
@@ -73,6 +77,7 @@ impl Ticket {
             version: version.to_owned(),
             capabilities,
             client_info,
+            tells_roots: false,
             born_ms: now_ms(),
         }
     }
@@ -96,6 +101,7 @@ impl Plain {
             version: ticket.version.clone(),
             capabilities: Raw::from(ticket.capabilities.object()).text().to_owned(),
             client_info: ticket.client_info.as_ref().map(|i| i.text().to_owned()),
+            tells_roots: ticket.tells_roots,
             born_ms: ticket.born_ms,
         }
     }
@@ -111,6 +117,7 @@ impl Plain {
             version: self.version,
             capabilities: ClientCapabilities::new(capabilities),
             client_info: info.ok()?,
+            tells_roots: self.tells_roots,
             born_ms: self.born_ms,
         })
     }

@@ -47,8 +47,9 @@ pub(crate) fn request_meta(
 }
 
 /// What a client can do, in words of the stateless era. Tasks of neither kind: a session gets
-/// plain answers, whatever its `initialize` declared. Nor that it tells when its roots change: the
-/// stateless era has no word for that, and a server that waited for it would go by an old list.
+/// plain answers, whatever its `initialize` declared. Nor that it tells when its roots change
+/// ([`tells_roots`]): the stateless era has no word for that, and only a server that has a session
+/// for this client alone can be told.
 pub(crate) fn capabilities(mut declared: Object) -> ClientCapabilities {
     declared.remove("tasks");
     if let Some(Ok(mut roots)) = declared.get("roots").map(Raw::as_object) {
@@ -56,6 +57,13 @@ pub(crate) fn capabilities(mut declared: Object) -> ClientCapabilities {
         declared.set("roots", roots.into());
     }
     ClientCapabilities::new(declared).without_tasks()
+}
+
+/// Whether the client says that it tells when its roots change.
+pub(crate) fn tells_roots(declared: &Object) -> bool {
+    let roots = declared.get("roots").and_then(|raw| raw.as_object().ok());
+    let tells = roots.and_then(|roots| roots.get("listChanged").and_then(Raw::as_bool));
+    tells.unwrap_or_default()
 }
 
 /// The same for a client that cannot be asked anything on this request.

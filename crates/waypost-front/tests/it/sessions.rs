@@ -440,3 +440,24 @@ async fn r46_a_probe_of_the_other_era_costs_no_session() {
     front.send(Post::call().build()).await;
     assert!(format!("{kept:?}").contains("open: 0"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_tells_that_its_roots_changed_is_heard_by_what_is_kept_for_its_session() {
+    let front = front(|_| Ok(text("done")));
+    for (declared, tells) in [(json!({ "listChanged": true }), true), (json!({}), false)] {
+        let peer = Peer::open(&front, LATEST, &json!({ "roots": declared })).await;
+        peer.ask("tools/call", &json!({ "name": "t" })).await;
+        let call = front.calls().pop().unwrap();
+        let roots = call.meta.capabilities.object().get("roots").cloned();
+        assert_eq!(
+            roots.unwrap().text(),
+            "{}",
+            "the stateless era knows no such promise"
+        );
+        let roots = call.session.unwrap().roots();
+        assert_eq!(roots.is_some(), tells);
+        peer.notify("notifications/roots/list_changed", &json!({}))
+            .await;
+        assert!(roots.is_none_or(|roots| roots.has_changed().unwrap()));
+    }
+}

@@ -80,7 +80,7 @@ impl Key {
         };
         match (self, call) {
             (Self::Session(_), Some(call)) => Hello {
-                capabilities: call.meta.capabilities.without_tasks().object().clone(),
+                capabilities: declared(call),
                 client_info: call.meta.client_info.clone().unwrap_or_else(own::info),
             },
             // One caller's calls declare now this, now that; what the one at hand cannot answer
@@ -104,6 +104,19 @@ impl Key {
 
 fn is_own(principal: &Principal, session: Option<&Session>) -> bool {
     session.is_none() && principal.is_own()
+}
+
+/// What the client of a session declared.
+fn declared(call: &Call) -> Object {
+    let mut declared = call.meta.capabilities.without_tasks().object().clone();
+    let tells = call.session.as_ref().is_some_and(|s| s.roots().is_some());
+    if let Some(Ok(mut roots)) = declared.get("roots").map(Raw::as_object)
+        && tells
+    {
+        roots.set("listChanged", Raw::from(&Value::Bool(true)));
+        declared.set("roots", roots.into());
+    }
+    declared
 }
 
 /// What Waypost can carry to a caller: elicitation, and what else is named.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use waypost_config::config::{Declared, Isolation};
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Session as ClientSession};
 use waypost_hub::lifecycle::Tasks;
 use waypost_wire::message::Notification;
 
@@ -249,6 +249,7 @@ impl Pool {
         let session = call.and_then(|call| call.session.as_ref());
         let session = session.filter(|_| matches!(key, Key::Session(_)));
         let released = session.map_or_else(CancellationToken::new, |s| s.released().clone());
+        let roots = session.and_then(ClientSession::roots);
         Opening {
             key: key.clone(),
             upstream: Arc::clone(&self.settings.upstream),
@@ -257,6 +258,7 @@ impl Pool {
             within: self.settings.startup_timeout,
             idle: (!key.is_home()).then_some(self.settings.idle_timeout),
             released,
+            roots,
             tasks: self.tasks.clone(),
             pool: Weak::clone(&self.this),
         }

@@ -1,11 +1,12 @@
 //! One session with a server.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::lifecycle::Tasks;
@@ -39,6 +40,8 @@ const TOLD_WITHIN: Duration = Duration::from_secs(30);
 /// How long calls may go on after Waypost was told to stop, or after the server has forgotten
 /// the session.
 const GRACE: Duration = Duration::from_secs(15);
+
+const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 
 /// One session with a server.
 #[derive(Debug)]
@@ -75,6 +78,8 @@ pub(crate) struct Opening {
     pub(crate) idle: Option<Duration>,
     /// Ends it when its client has gone.
     pub(crate) released: CancellationToken,
+    /// Changes with the roots of its client.
+    pub(crate) roots: Option<watch::Receiver<u64>>,
     pub(crate) tasks: Tasks,
     pub(crate) pool: Weak<Pool>,
 }
@@ -126,8 +131,12 @@ impl Session {
         });
         let attended = Arc::clone(&session);
         let (idle, released, pool) = (opening.idle, opening.released, opening.pool);
+        let roots = opening.roots;
         opening.tasks.spawn(|stop| async move {
-            attended.attend(&stop, idle, &released).await;
+            tokio::select! {
+                () = attended.attend(&stop, idle, &released) => {}
+                never = attended.tell_roots(roots) => match never {},
+            }
             if let Some(pool) = pool.upgrade() {
                 pool.ended(&attended);
             }
@@ -287,6 +296,17 @@ impl Session {
         self.closing.cancel();
     }
 
+    /// Tells the server whenever the client's roots have changed.
+    async fn tell_roots(&self, roots: Option<watch::Receiver<u64>>) -> Infallible {
+        if let Some(mut roots) = roots {
+            while roots.changed().await.is_ok() {
+                let message = message::encode_notification(ROOTS_CHANGED, &Object::new());
+                self.table.say(message);
+            }
+        }
+        std::future::pending().await
+    }
+
     async fn end(&self) {
         if self.is_lost() {
             drop(timeout(GRACE, self.table.idle()).await);
@@ -364,7 +384,7 @@ impl Drop for Place<'_> {
 }
 
 /// Sends what is queued, one at a time and in order.
-async fn tell_all(table: &Table, link: &dyn Link) -> std::convert::Infallible {
+async fn tell_all(table: &Table, link: &dyn Link) -> Infallible {
     loop {
         let message: Bytes = table.outbox.next().await;
         // A server that does not take it will ask again or give up.

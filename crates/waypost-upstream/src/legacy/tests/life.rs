@@ -3,16 +3,19 @@
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use waypost_config::config::Isolation;
-use waypost_hub::call::Principal;
+use waypost_hub::call::{Principal, Session};
 use waypost_hub::error::Kind;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::End;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::kit::{Played, WELCOME, call, end, result, settings};
+use super::kit::{Played, WELCOME, call, end, object, result, settings};
 use crate::fault::Fault;
 use crate::legacy::pool::Pool;
 
@@ -236,4 +239,33 @@ async fn calls_do_not_wait_for_a_server_that_is_silent_about_its_log() {
     assert_eq!(told["params"]["level"], "info");
     let again = timeout(Duration::from_secs(60), line.request("logging/setLevel"));
     assert!(again.await.is_err(), "once is enough");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_hears_that_the_roots_of_its_client_have_changed() {
+    let told = |said: &Value| said["method"] == "notifications/roots/list_changed";
+    let caller = |session: &Session| {
+        let mut call = call();
+        call.session = Some(session.clone());
+        call.meta.capabilities = ClientCapabilities::new(object(&json!({ "roots": {} })));
+        call
+    };
+    let tells = Session::with_roots("tells", CancellationToken::new());
+    let silent = Session::new("silent", CancellationToken::new());
+    for (session, promise) in [(tells, json!({ "listChanged": true })), (silent, json!({}))] {
+        let server = Played::new();
+        let legacy = server.legacy(Isolation::Session, 9);
+        let plays = async {
+            let line = server.first().await;
+            let begun = line.request("initialize").await;
+            assert_eq!(begun["params"]["capabilities"]["roots"], promise);
+            let request = line.request("tools/call").await;
+            line.says(&result(&request));
+            line
+        };
+        let (_, line) = join(end(&legacy, caller(&session)), plays).await;
+        session.roots_changed();
+        let heard = timeout(Duration::from_secs(1), line.hears(told)).await;
+        assert_eq!(heard.is_ok(), session.roots().is_some());
+    }
 }
