@@ -13,6 +13,7 @@
 
 mod access;
 mod admin;
+mod asking;
 mod catalogue;
 mod commands;
 mod eras;

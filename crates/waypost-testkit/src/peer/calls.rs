@@ -74,6 +74,12 @@ impl Begun {
         }))
     }
 
+    /// Leaves the question unanswered that [`Begun::question`] gave.
+    pub fn pass(&mut self) {
+        let is_question = |message: &Value| message.get("method").is_some();
+        self.ahead.take_if(|message| is_question(message));
+    }
+
     pub(super) fn into_queue(self) -> Queue {
         self.opened.queue
     }
