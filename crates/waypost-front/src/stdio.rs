@@ -103,8 +103,10 @@ impl Pipe {
     }
 
     /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest.
-    /// `false` when something had to be given up.
+    /// `false` when something had to be given up. Questions to the host are given up at once: it
+    /// has no way to answer any more.
     pub async fn finish(self, grace: Duration) -> bool {
+        self.place.give_up_questions();
         self.open.close();
         let answered = tokio::select! {
             answered = tokio::time::timeout(grace, self.open.wait()) => answered.is_ok(),

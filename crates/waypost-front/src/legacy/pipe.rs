@@ -140,6 +140,13 @@ impl Place {
         }
     }
 
+    /// The client sends no more: nobody waits for its answers.
+    pub(crate) fn give_up_questions(&self) {
+        if let Some(hold) = &self.hold {
+            hold.session().give_up_questions();
+        }
+    }
+
     /// The session is over, and with it what is in flight in it.
     pub(crate) fn leave(mut self) {
         self.leave_now();

@@ -72,6 +72,8 @@ struct State {
     level: Option<String>,
     resources: Vec<String>,
     questions: HashMap<Id, oneshot::Sender<Outcome>>,
+    /// The client can answer no question any more.
+    mute: bool,
     next_question: u64,
     streams: BTreeMap<u64, Arc<Ring>>,
     next_stream: u64,
@@ -137,6 +139,7 @@ impl Session {
                 level: record.log_level,
                 resources: record.resources,
                 questions: HashMap::new(),
+                mute: false,
                 // A late answer to a question of an earlier life must not pass for another's.
                 next_question: u64::from(mark) << 16 | 1,
                 streams: BTreeMap::new(),
@@ -235,8 +238,8 @@ impl Session {
         let mut state = self.lock();
         let id = Id::number(state.next_question);
         state.next_question += 1;
-        // In a session that was freed meanwhile the sender goes at once, and so does the wait.
-        if !state.closed {
+        // Where no answer can come the sender goes at once, and so does the wait.
+        if !state.closed && !state.mute {
             state.questions.insert(id.clone(), sender);
         }
         drop(state);
@@ -251,6 +254,14 @@ impl Session {
     pub(crate) fn answer(&self, id: &Id, outcome: Outcome) -> bool {
         let question = self.lock().questions.remove(id);
         question.is_some_and(|question| question.send(outcome).is_ok())
+    }
+
+    /// The client can answer no more: questions that are open, or still come, are answered by
+    /// nobody.
+    pub(crate) fn give_up_questions(&self) {
+        let mut state = self.lock();
+        state.mute = true;
+        state.questions.clear();
     }
 
     // --- what the client set ---

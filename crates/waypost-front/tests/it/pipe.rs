@@ -246,17 +246,25 @@ async fn r25_cancelled_requests_of_either_era_end_without_an_answer() {
     assert!(before.elapsed() < GRACE, "nothing was in flight any more");
 }
 
+/// Asks, and says what was answered.
+#[expect(
+    clippy::unnecessary_wraps,
+    clippy::needless_pass_by_value,
+    reason = "as the front wants it"
+)]
+fn asks(call: Call) -> Result<Reply, CallError> {
+    let Some(answers) = call.params.get("inputResponses") else {
+        let asks = json!({ "resultType": "input_required", "requestState": "s",
+            "inputRequests": { "who": { "method": "elicitation/create",
+                "params": { "message": "who?", "requestedSchema": {} } } } });
+        return Ok(Reply::End(End::InputRequired(object(&asks))));
+    };
+    Ok(Reply::complete(result(answers.text())))
+}
+
 #[tokio::test(start_paused = true)]
 async fn r10_a_question_crosses_the_pipe_and_its_answer_comes_back() {
-    let mut client = Client::new(|call: Call| {
-        let Some(answers) = call.params.get("inputResponses") else {
-            let asks = json!({ "resultType": "input_required", "requestState": "s",
-                "inputRequests": { "who": { "method": "elicitation/create",
-                    "params": { "message": "who?", "requestedSchema": {} } } } });
-            return Ok(Reply::End(End::InputRequired(object(&asks))));
-        };
-        Ok(Reply::complete(result(answers.text())))
-    });
+    let mut client = Client::new(asks);
     client.open().await;
     client
         .send(legacy(json!(1), "tools/call", json!({ "name": "a" })))
@@ -278,6 +286,46 @@ async fn r10_a_question_crosses_the_pipe_and_its_answer_comes_back() {
         client.read().await["result"]["resultType"],
         "input_required"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_end_of_input_open_questions_are_answered_by_nobody() {
+    let mut client = Client::new(|call: Call| match &*call.params.string("name").unwrap() {
+        // Late enough to ask when there is nobody left.
+        "late" if !call.params.contains("inputResponses") => {
+            let end = async move {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                match asks(call) {
+                    Ok(Reply::End(end)) => Ok(Event::End(end)),
+                    _ => unreachable!("it asks at first"),
+                }
+            };
+            Ok(Reply::Stream(stream::once(end).boxed()))
+        }
+        _ => asks(call),
+    });
+    client.open().await;
+    for (id, name) in [(1, "now"), (2, "late")] {
+        client
+            .send(legacy(json!(id), "tools/call", json!({ "name": name })))
+            .await;
+    }
+    assert_eq!(client.read().await["method"], "elicitation/create");
+    let before = tokio::time::Instant::now();
+    let (rest, clean) = client.close().await;
+    assert!(
+        before.elapsed() < Duration::from_secs(2),
+        "no grace is used"
+    );
+    assert!(clean, "{rest:?}");
+    let ends: Vec<_> = rest
+        .iter()
+        .filter(|m| m["id"].is_u64() && m["method"].is_null())
+        .collect();
+    assert_eq!(ends.len(), 2, "{rest:?}");
+    for end in ends {
+        assert!(end.to_string().contains("cancel"), "{end}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
