@@ -1,4 +1,7 @@
-//! The session that a host has at the daemon (2025-11-25 and earlier: transports).
+//! The session that a host has at the daemon (2025-11-25 and earlier: transports). `asked` keeps
+//! track of the daemon's questions.
+
+mod asked;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,8 +10,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::header::{PROTOCOL_VERSION, SESSION_ID};
-use waypost_wire::message::{self, Outcome, Request};
+use waypost_wire::id::Id;
+use waypost_wire::message::{self, Message, Outcome, Request};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -16,7 +22,8 @@ use waypost_wire::raw::Raw;
 use crate::in_flight::Slot;
 use crate::legacy::serve::INITIALIZED;
 use crate::stdio::bridge::reply::Reply;
-use crate::stdio::bridge::{Answer, Fault, Way};
+use crate::stdio::bridge::{Answer, Fault, Read, Way};
+use asked::{Asked, Stream};
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -41,7 +48,13 @@ const ATTEMPTS: u32 = 5;
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     way: Way,
-    open: Arc<Mutex<Option<Open>>>,
+    asked: Asked,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Option<Open>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,20 +77,20 @@ impl Session {
     pub(crate) fn new(way: &Way) -> Self {
         Self {
             way: way.clone(),
-            open: Arc::default(),
+            asked: Asked::new(&way.outbox),
+            state: Arc::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Names the session, once there is one.
     fn headers(&self) -> HeaderMap {
-        let open = self.lock();
-        open.as_ref()
-            .map(|open| open.headers.clone())
-            .unwrap_or_default()
+        let state = self.lock();
+        let open = state.open.as_ref();
+        open.map(|open| open.headers.clone()).unwrap_or_default()
     }
 
     pub(crate) fn call(&self, request: Request, line: Bytes) -> Call {
@@ -94,6 +107,48 @@ impl Session {
         if name == INITIALIZED {
             self.listen();
         }
+    }
+
+    /// Passes on the host's answer to a question.
+    pub(crate) async fn answer(&self, id: Option<&Id>, line: Bytes) {
+        if let Some(id) = id {
+            self.asked.settle(id);
+        }
+        self.tell(line).await;
+    }
+
+    /// The host answers no more: nobody needs to wait for it.
+    pub(crate) fn give_up_questions(&self) {
+        for id in self.asked.give_up() {
+            self.nobody(&id);
+        }
+    }
+
+    /// Answers a question in place of a host that has gone.
+    fn nobody(&self, id: &Id) {
+        let error = ErrorObject::new(code::INTERNAL_ERROR, "the host has closed its end");
+        let line = message::encode_error(Some(id), &error);
+        let session = self.clone();
+        self.way.tasks.spawn_here(|stop| async move {
+            stop.run_until_cancelled(session.tell(line)).await;
+        });
+    }
+
+    /// Passes on what comes on a stream and is no answer.
+    async fn relay(&self, stream: &Stream, message: &Message, line: Bytes) {
+        match message {
+            Message::Request(question) if !stream.ask(&question.id) => {
+                return self.nobody(&question.id);
+            }
+            Message::Notification(told) if told.method == method::CANCELLED => {
+                let id = told.params.get("requestId").cloned();
+                if let Some(Ok(id)) = id.map(Id::new) {
+                    self.asked.settle(&id);
+                }
+            }
+            Message::Request(_) | Message::Notification(_) | Message::Response(..) => {}
+        }
+        self.way.outbox.send([line].into()).await;
     }
 
     /// Passes on a message that has no answer.
@@ -117,24 +172,12 @@ impl Session {
             return;
         };
         let result = result.as_object().unwrap_or_default();
-        let mut named = HeaderMap::new();
-        if let Some(id) = headers.get(SESSION_ID) {
-            named.insert(HeaderName::from_static(SESSION_ID), id.clone());
-        }
-        let version = result.string("protocolVersion").unwrap_or_default();
-        if let Ok(version) = HeaderValue::from_str(&version) {
-            named.insert(HeaderName::from_static(PROTOCOL_VERSION), version);
-        }
-        let open = Open {
-            headers: named,
-            over: CancellationToken::new(),
-        };
-        let before = self.lock().replace(open);
+        let open = Open::new(named(headers, &result));
+        let before = self.lock().open.replace(open);
         // The host forgot all of it.
         if let Some(before) = before {
             let way = self.way.clone();
-            let tasks = way.tasks.clone();
-            tasks.spawn_here(|stop| async move {
+            self.way.tasks.spawn_here(|stop| async move {
                 stop.run_until_cancelled(close(&way, before)).await;
             });
         }
@@ -142,28 +185,78 @@ impl Session {
 
     /// Opens the stream for what belongs to no request, and keeps it open.
     fn listen(&self) {
-        let Some(open) = self.lock().clone() else {
+        let Some(open) = self.lock().open.clone() else {
             return;
         };
-        let way = self.way.clone();
-        let tasks = way.tasks.clone();
-        tasks.spawn_here(|stop| async move {
+        let session = self.clone();
+        self.way.tasks.spawn_here(|stop| async move {
             let over = open.over.clone();
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = over.cancelled() => {}
-                () = stand(way, open) => {}
+                () = session.stand(open) => {}
             }
         });
     }
 
     /// The host has gone: the daemon need not keep anything for it.
     pub(crate) async fn end(&self) {
-        let open = self.lock().take();
+        let open = self.lock().open.take();
         if let Some(open) = open {
             close(&self.way, open).await;
         }
     }
+
+    /// Relays the standing stream, over and over, until the daemon has none.
+    async fn stand(&self, open: Open) {
+        let questions = self.asked.stream();
+        let mut wait = AGAIN_FIRST;
+        let mut last: Option<String> = None;
+        loop {
+            let headers = from(&open.headers, last.as_deref());
+            match self.way.link.bare(Method::GET, headers).await {
+                Ok(mut reply) if reply.is_stream() => {
+                    wait = AGAIN_FIRST;
+                    while let Ok(Some(line)) = reply.next().await {
+                        if let Ok(message) = Message::parse(&line) {
+                            self.relay(&questions, &message, line).await;
+                        }
+                    }
+                    last = reply.last.take().or(last);
+                    let retry = reply.retry.map(Duration::from_millis);
+                    wait = retry.unwrap_or(wait).min(AGAIN_MOST);
+                }
+                Ok(reply) if reply.status.is_server_error() => {}
+                // 405: it has none. 204: it has no more. 404: the session is gone.
+                Ok(_) => return,
+                Err(error) => tracing::debug!(%error, "the stream of changes is down"),
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(AGAIN_MOST);
+        }
+    }
+}
+
+impl Open {
+    fn new(headers: HeaderMap) -> Self {
+        Self {
+            headers,
+            over: CancellationToken::new(),
+        }
+    }
+}
+
+/// What names a session from here on, as the answer to `initialize` says it.
+fn named(headers: &HeaderMap, result: &Object) -> HeaderMap {
+    let mut named = HeaderMap::new();
+    if let Some(id) = headers.get(SESSION_ID) {
+        named.insert(HeaderName::from_static(SESSION_ID), id.clone());
+    }
+    let version = result.string("protocolVersion").unwrap_or_default();
+    if let Ok(version) = HeaderValue::from_str(&version) {
+        named.insert(HeaderName::from_static(PROTOCOL_VERSION), version);
+    }
+    named
 }
 
 /// The daemon need not keep anything for a session.
@@ -172,35 +265,6 @@ async fn close(way: &Way, open: Open) {
     if open.headers.contains_key(SESSION_ID) {
         let ended = way.link.bare(Method::DELETE, open.headers);
         drop(tokio::time::timeout(FAREWELL, ended).await);
-    }
-}
-
-/// Relays the standing stream, over and over, until the daemon has none.
-async fn stand(way: Way, open: Open) {
-    let mut wait = AGAIN_FIRST;
-    let mut last: Option<String> = None;
-    loop {
-        let got = way
-            .link
-            .bare(Method::GET, from(&open.headers, last.as_deref()))
-            .await;
-        match got {
-            Ok(mut reply) if reply.is_stream() => {
-                wait = AGAIN_FIRST;
-                while let Ok(Some(message)) = reply.next().await {
-                    way.outbox.send([message].into()).await;
-                }
-                last = reply.last.take().or(last);
-                let retry = reply.retry.map(Duration::from_millis);
-                wait = retry.unwrap_or(wait).min(AGAIN_MOST);
-            }
-            Ok(reply) if reply.status.is_server_error() => {}
-            // 405: it has none. 204: it has no more. 404: the session is gone.
-            Ok(_) => return,
-            Err(error) => tracing::debug!(%error, "the stream of changes is down"),
-        }
-        sleep(wait).await;
-        wait = (wait * 2).min(AGAIN_MOST);
     }
 }
 
@@ -216,51 +280,80 @@ impl Call {
     /// To its answer. Cancelled, the daemon is told.
     pub(crate) async fn run(self, slot: Slot) {
         let cancelled = slot.cancelled().clone();
-        let way = &self.session.way;
-        let headers = match self.request.method.as_str() {
-            method::INITIALIZE => HeaderMap::new(),
-            _ => self.session.headers(),
-        };
-        let post = way.link.post(self.line.clone(), headers.clone());
-        let mut post = Box::pin(post);
-        let head = cancelled.run_until_cancelled(&mut post).await;
-        let end = match head {
-            None => {
-                // It must be there before it can be given up.
-                drop(tokio::time::timeout(ARRIVED, post).await);
-                None
-            }
-            Some(Err(fault)) => Some(Err(fault)),
-            Some(Ok(reply)) => {
-                let end = self.to_end(reply, &headers);
-                cancelled.run_until_cancelled(end).await
-            }
-        };
+        let questions = self.session.asked.stream();
+        let end = self.end(&cancelled, &questions).await;
+        // Before the answer, which they would come too late behind.
+        drop(questions);
         let Some(end) = end else {
             self.session.tell(self.cancellation()).await;
             return;
         };
         // The id is free before the host can know that it is.
         drop(slot);
+        let way = &self.session.way;
         match end {
             Ok(answer) => way.outbox.send([answer.message].into()).await,
             Err(fault) => way.fail(&self.request.id, &fault).await,
         }
     }
 
-    async fn to_end(&self, mut reply: Reply, headers: &HeaderMap) -> Result<Answer, Fault> {
-        let way = &self.session.way;
+    /// `None` when it was cancelled.
+    async fn end(
+        &self,
+        cancelled: &CancellationToken,
+        questions: &Stream,
+    ) -> Option<Result<Answer, Fault>> {
+        let headers = match &*self.request.method {
+            method::INITIALIZE => HeaderMap::new(),
+            _ => self.session.headers(),
+        };
+        match self.post(cancelled, &headers).await? {
+            Ok(reply) => {
+                let end = self.to_end(reply, &headers, questions);
+                cancelled.run_until_cancelled(end).await
+            }
+            Err(fault) => Some(Err(fault)),
+        }
+    }
+
+    async fn post(
+        &self,
+        cancelled: &CancellationToken,
+        headers: &HeaderMap,
+    ) -> Option<Result<Reply, Fault>> {
+        let post = self
+            .session
+            .way
+            .link
+            .post(self.line.clone(), headers.clone());
+        let mut post = Box::pin(post);
+        let head = cancelled.run_until_cancelled(&mut post).await;
+        if head.is_none() {
+            // It must be there before it can be given up.
+            drop(tokio::time::timeout(ARRIVED, post).await);
+        }
+        head
+    }
+
+    async fn to_end(
+        &self,
+        mut reply: Reply,
+        headers: &HeaderMap,
+        questions: &Stream,
+    ) -> Result<Answer, Fault> {
+        let session = &self.session;
         for _ in 0..ATTEMPTS {
             let broken = loop {
                 match reply.next().await {
-                    Ok(Some(message)) => {
-                        if let Some(answer) = way.pass(&self.request.id, message).await? {
+                    Ok(Some(line)) => match Read::of(&self.request.id, &line)? {
+                        Read::Answer(answer) => {
                             if self.request.method == method::INITIALIZE {
-                                self.session.opened(&reply.headers, &answer);
+                                session.opened(&reply.headers, &answer);
                             }
                             return Ok(answer);
                         }
-                    }
+                        Read::Before(message) => session.relay(questions, &message, line).await,
+                    },
                     Ok(None) => break Fault::BrokenOff,
                     Err(fault) => break fault,
                 }
@@ -271,10 +364,8 @@ impl Call {
             };
             let wait = reply.retry.map_or(AGAIN_FIRST, Duration::from_millis);
             sleep(wait.min(AGAIN_MOST)).await;
-            reply = way
-                .link
-                .bare(Method::GET, from(headers, Some(&last)))
-                .await?;
+            let headers = from(headers, Some(&last));
+            reply = session.way.link.bare(Method::GET, headers).await?;
             if reply.status != StatusCode::OK || !reply.is_stream() {
                 return Err(broken);
             }

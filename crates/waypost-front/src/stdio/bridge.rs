@@ -134,9 +134,11 @@ impl Bridge {
     }
 
     /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest and
-    /// ends the session. `false` when something had to be given up.
+    /// ends the session. `false` when something had to be given up. Questions to the host are
+    /// given up at once: it has no way to answer any more.
     pub async fn finish(self, grace: Duration) -> bool {
         let outbox = &self.way.outbox;
+        self.session.give_up_questions();
         self.open.close();
         self.ending.cancel();
         let answered = tokio::select! {
@@ -159,7 +161,7 @@ impl Bridge {
         match Message::parse(&line) {
             Ok(Message::Request(request)) => self.request(request, line),
             Ok(Message::Notification(told)) => self.notification(&told, line).await,
-            Ok(Message::Response(..)) => self.session.tell(line).await,
+            Ok(Message::Response(id, _)) => self.session.answer(id.as_ref(), line).await,
             Err(unreadable) => {
                 let text = unreadable.reason.to_string();
                 let error = ErrorObject::new(unreadable.reason.code(), &text);
@@ -221,7 +223,7 @@ impl Bridge {
             // The question that it answers will get no other.
             (Some(id), true) => {
                 let line = message::encode_error(Some(&id), &error);
-                self.session.tell(line).await;
+                self.session.answer(Some(&id), line).await;
             }
             (None, true) => {}
             (id, false) => self.refuse(id.as_ref(), &error),
@@ -234,30 +236,6 @@ impl Bridge {
 }
 
 impl Way {
-    /// Passes on a message of an exchange. Whether it is the answer to `id`; it is then given
-    /// back instead, with the id that the host knows.
-    pub(crate) async fn pass(
-        &self,
-        id: &Id,
-        message: bytes::Bytes,
-    ) -> Result<Option<Answer>, Fault> {
-        match Message::parse(&message) {
-            Ok(Message::Response(Some(of), outcome)) if of == *id => {
-                Ok(Some(Answer { outcome, message }))
-            }
-            // One that could not read our request does not know its id.
-            Ok(Message::Response(None, Outcome::Error(error))) => Ok(Some(Answer {
-                message: message::encode_error(Some(id), &error),
-                outcome: Outcome::Error(error),
-            })),
-            Ok(Message::Response(..)) | Err(_) => Err(Fault::NotMcp),
-            Ok(Message::Notification(_) | Message::Request(_)) => {
-                self.outbox.send([message].into()).await;
-                Ok(None)
-            }
-        }
-    }
-
     pub(crate) async fn fail(&self, id: &Id, fault: &Fault) {
         tracing::warn!(error = %fault, "a request was not answered");
         self.outbox
@@ -266,11 +244,39 @@ impl Way {
     }
 }
 
+/// A message of an exchange.
+#[derive(Debug)]
+pub(crate) enum Read {
+    Answer(Answer),
+    /// Comes before the answer, and goes to the host as it is.
+    Before(Message),
+}
+
 /// The end of an exchange.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) outcome: Outcome,
+    /// With the id that the host knows.
     pub(crate) message: bytes::Bytes,
+}
+
+impl Read {
+    /// What `line` is to the request with this id.
+    pub(crate) fn of(id: &Id, line: &bytes::Bytes) -> Result<Self, Fault> {
+        match Message::parse(line) {
+            Ok(Message::Response(Some(of), outcome)) if of == *id => {
+                let message = line.clone();
+                Ok(Self::Answer(Answer { outcome, message }))
+            }
+            // One that could not read our request does not know its id.
+            Ok(Message::Response(None, Outcome::Error(error))) => Ok(Self::Answer(Answer {
+                message: message::encode_error(Some(id), &error),
+                outcome: Outcome::Error(error),
+            })),
+            Ok(Message::Response(..)) | Err(_) => Err(Fault::NotMcp),
+            Ok(before) => Ok(Self::Before(before)),
+        }
+    }
 }
 
 impl Answer {

@@ -13,6 +13,7 @@ mod peer;
 
 mod answers;
 mod beside;
+mod bridge;
 mod bugs;
 mod changes;
 mod counts;

@@ -10,7 +10,7 @@ use waypost_wire::raw::Raw;
 
 use super::fault::Fault;
 use super::link;
-use super::{Answer, Way};
+use super::{Answer, Read, Way};
 use crate::in_flight::Slot;
 
 /// Pages of one list; no sane one has more.
@@ -77,10 +77,13 @@ impl Call {
             self.way.params.put(&mut headers, params);
         }
         let mut reply = self.way.link.post(self.line.clone(), headers).await?;
-        while let Some(message) = reply.next().await? {
-            self.look(&message);
-            if let Some(answer) = self.way.pass(id, message).await? {
-                return Ok(answer);
+        while let Some(line) = reply.next().await? {
+            match Read::of(id, &line)? {
+                Read::Answer(answer) => return Ok(answer),
+                Read::Before(message) => {
+                    self.look(&message);
+                    self.way.outbox.send([line].into()).await;
+                }
             }
         }
         Err(Fault::BrokenOff)
@@ -142,9 +145,9 @@ impl Call {
         }
     }
 
-    fn look(&self, message: &Bytes) {
+    fn look(&self, message: &Message) {
         if self.request.method == method::LISTEN
-            && let Ok(Message::Notification(told)) = Message::parse(message)
+            && let Message::Notification(told) = message
             && told.method == method::TOOLS_CHANGED
         {
             self.way.params.forget();

@@ -377,6 +377,10 @@ async fn a_session_has_its_id_its_streams_and_its_end() {
     // A stream that broke off is taken up again.
     host.send(&call(7)).await;
     assert_eq!(host.read().await["method"], "roots/list");
+    // What is still open with the answer, nobody waits for.
+    let withdrawn = host.read().await;
+    assert_eq!(withdrawn["method"], "notifications/cancelled");
+    assert_eq!(withdrawn["params"]["requestId"], 1);
     assert_eq!(host.read().await["result"]["resumed"], true);
     let seen = Arc::clone(&host.seen);
     assert!(host.close().await);
