@@ -1,7 +1,8 @@
 //! The session that a host has at the daemon (2025-11-25 and earlier: transports). `asked` keeps
-//! track of the daemon's questions.
+//! track of the daemon's questions, `reopen` of what it takes to have the session again.
 
 mod asked;
+mod reopen;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::legacy::serve::INITIALIZED;
 use crate::stdio::bridge::reply::Reply;
 use crate::stdio::bridge::{Answer, Fault, Read, Way};
 use asked::{Asked, Stream};
+use reopen::{Opening, Said, is_lost};
 
 const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -55,11 +57,14 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct State {
     open: Option<Open>,
+    /// While one is being opened in place of one that the daemon lost.
+    opening: Option<Opening>,
 }
 
 #[derive(Clone, Debug)]
 struct Open {
     headers: HeaderMap,
+    said: Said,
     /// Ends its standing stream.
     over: CancellationToken,
 }
@@ -103,10 +108,14 @@ impl Session {
 
     /// Passes on a notification of the host, in its place among the host's messages.
     pub(crate) async fn notify(&self, name: &str, line: Bytes) {
-        self.tell(line).await;
-        if name == INITIALIZED {
-            self.listen();
+        if name != INITIALIZED {
+            return self.tell(line).await;
         }
+        if let Some(open) = &mut self.lock().open {
+            open.said.initialized = Some(line.clone());
+        }
+        self.tell(line).await;
+        self.listen();
     }
 
     /// Passes on the host's answer to a question.
@@ -167,12 +176,14 @@ impl Session {
     }
 
     /// `initialize` was answered.
-    fn opened(&self, headers: &HeaderMap, answer: &Answer) {
+    fn opened(&self, initialize: &Bytes, headers: &HeaderMap, answer: &Answer) {
         let Outcome::Result(result) = &answer.outcome else {
             return;
         };
         let result = result.as_object().unwrap_or_default();
-        let open = Open::new(named(headers, &result));
+        let version = result.string("protocolVersion").unwrap_or_default();
+        let said = Said::new(initialize.clone(), version);
+        let open = Open::new(named(headers, &result), said);
         let before = self.lock().open.replace(open);
         // The host forgot all of it.
         if let Some(before) = before {
@@ -180,6 +191,14 @@ impl Session {
             self.way.tasks.spawn_here(|stop| async move {
                 stop.run_until_cancelled(close(&way, before)).await;
             });
+        }
+    }
+
+    /// A request was answered.
+    fn note(&self, request: &Request, answer: &Answer) {
+        let mut state = self.lock();
+        if let (Outcome::Result(_), Some(open)) = (&answer.outcome, &mut state.open) {
+            open.said.note(request);
         }
     }
 
@@ -212,10 +231,12 @@ impl Session {
         let questions = self.asked.stream();
         let mut wait = AGAIN_FIRST;
         let mut last: Option<String> = None;
+        let mut stood = false;
         loop {
             let headers = from(&open.headers, last.as_deref());
             match self.way.link.bare(Method::GET, headers).await {
                 Ok(mut reply) if reply.is_stream() => {
+                    stood = true;
                     wait = AGAIN_FIRST;
                     while let Ok(Some(line)) = reply.next().await {
                         if let Ok(message) = Message::parse(&line) {
@@ -227,7 +248,13 @@ impl Session {
                     wait = retry.unwrap_or(wait).min(AGAIN_MOST);
                 }
                 Ok(reply) if reply.status.is_server_error() => {}
-                // 405: it has none. 204: it has no more. 404: the session is gone.
+                // It was there before: changes are still to be heard.
+                Ok(reply) if stood && is_lost(&reply, &open.headers) => {
+                    // Where that fails the next request tries again.
+                    drop(self.reopen(&open.headers).await);
+                    return;
+                }
+                // 405: it has none. 204: it has no more.
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "the stream of changes is down"),
             }
@@ -238,9 +265,10 @@ impl Session {
 }
 
 impl Open {
-    fn new(headers: HeaderMap) -> Self {
+    fn new(headers: HeaderMap, said: Said) -> Self {
         Self {
             headers,
+            said,
             over: CancellationToken::new(),
         }
     }
@@ -281,7 +309,7 @@ impl Call {
     pub(crate) async fn run(self, slot: Slot) {
         let cancelled = slot.cancelled().clone();
         let questions = self.session.asked.stream();
-        let end = self.end(&cancelled, &questions).await;
+        let end = Box::pin(self.end(&cancelled, &questions)).await;
         // Before the answer, which they would come too late behind.
         drop(questions);
         let Some(end) = end else {
@@ -303,16 +331,29 @@ impl Call {
         cancelled: &CancellationToken,
         questions: &Stream,
     ) -> Option<Result<Answer, Fault>> {
-        let headers = match &*self.request.method {
+        let mut headers = match &*self.request.method {
             method::INITIALIZE => HeaderMap::new(),
             _ => self.session.headers(),
         };
-        match self.post(cancelled, &headers).await? {
-            Ok(reply) => {
+        let mut again = false;
+        loop {
+            let reply = match self.post(cancelled, &headers).await? {
+                Ok(reply) => reply,
+                Err(fault) => return Some(Err(fault)),
+            };
+            if !is_lost(&reply, &headers) {
                 let end = self.to_end(reply, &headers, questions);
-                cancelled.run_until_cancelled(end).await
+                return cancelled.run_until_cancelled(end).await;
             }
-            Err(fault) => Some(Err(fault)),
+            if again {
+                return Some(Err(Fault::not_reopened("it was lost again")));
+            }
+            again = true;
+            let reopened = self.session.reopen(&headers);
+            match cancelled.run_until_cancelled(reopened).await? {
+                Ok(fresh) => headers = fresh,
+                Err(fault) => return Some(Err(fault)),
+            }
         }
     }
 
@@ -347,9 +388,7 @@ impl Call {
                 match reply.next().await {
                     Ok(Some(line)) => match Read::of(&self.request.id, &line)? {
                         Read::Answer(answer) => {
-                            if self.request.method == method::INITIALIZE {
-                                session.opened(&reply.headers, &answer);
-                            }
+                            self.learn(&reply.headers, &answer);
                             return Ok(answer);
                         }
                         Read::Before(message) => session.relay(questions, &message, line).await,
@@ -372,6 +411,15 @@ impl Call {
             reply.last.get_or_insert(last);
         }
         Err(Fault::BrokenOff)
+    }
+
+    /// What an answer means for the session.
+    fn learn(&self, headers: &HeaderMap, answer: &Answer) {
+        if self.request.method == method::INITIALIZE {
+            self.session.opened(&self.line, headers, answer);
+        } else {
+            self.session.note(&self.request, answer);
+        }
     }
 
     fn cancellation(&self) -> Bytes {

@@ -31,10 +31,10 @@ use crate::refusal::Refusal;
 use crate::rescue;
 
 pub(crate) const PING: &str = "ping";
-const SET_LEVEL: &str = "logging/setLevel";
-const SUBSCRIBE: &str = "resources/subscribe";
-const UNSUBSCRIBE: &str = "resources/unsubscribe";
 const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
+pub(crate) const SET_LEVEL: &str = "logging/setLevel";
+pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
+pub(crate) const UNSUBSCRIBE: &str = "resources/unsubscribe";
 pub(crate) const INITIALIZED: &str = "notifications/initialized";
 
 /// A request and how it came.

@@ -4,8 +4,10 @@
     reason = "`json!` reads better without a borrow"
 )]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Request};
 use serde_json::{Value, json};
@@ -16,27 +18,30 @@ use tower::{BoxError, ServiceExt as _, service_fn};
 use waypost_front::stdio::bridge::{Bridge, Daemon};
 use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
+use waypost_hub::keys::Keys;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Reply};
 
 use crate::fake::{Front, object};
-use crate::peer::{LATEST, front, initialize, reply, request, text};
+use crate::peer::{LATEST, front, front_with, initialize, reply, request, text};
 
 const GRACE: Duration = Duration::from_secs(20);
 
-/// The host's side.
+/// The host's side; the daemon behind can be exchanged.
 struct Host {
     to: DuplexStream,
     from: Lines<BufReader<DuplexStream>>,
     bridged: tokio::task::JoinHandle<bool>,
+    daemon: Arc<Mutex<Router>>,
 }
 
 impl Host {
     #[expect(clippy::disallowed_methods, reason = "a test waits for what it spawns")]
     fn of(front: &Front) -> Self {
-        let router = front.router.clone();
+        let daemon = Arc::new(Mutex::new(front.router.clone()));
+        let now = Arc::clone(&daemon);
         let sender = service_fn(move |request: Request<Body>| {
-            let router = router.clone();
+            let router = now.lock().unwrap().clone();
             async move { router.oneshot(request).await.map_err(BoxError::from) }
         });
         let parts = Daemon {
@@ -54,7 +59,12 @@ impl Host {
             bridge.finish(GRACE).await
         });
         let from = BufReader::new(from).lines();
-        Self { to, from, bridged }
+        Self {
+            to,
+            from,
+            bridged,
+            daemon,
+        }
     }
 
     async fn open(front: &Front) -> Self {
@@ -67,6 +77,11 @@ impl Host {
         host
     }
 
+    /// From here on another one answers where the daemon was.
+    fn exchange(&self, front: &Front) {
+        *self.daemon.lock().unwrap() = front.router.clone();
+    }
+
     async fn send(&mut self, message: Value) {
         let line = format!("{message}\n");
         self.to.write_all(line.as_bytes()).await.unwrap();
@@ -75,6 +90,13 @@ impl Host {
     async fn read(&mut self) -> Value {
         let line = self.from.next_line().await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap()
+    }
+
+    async fn ask(&mut self, id: u32, method: &str, params: Value) -> Value {
+        self.send(request(id, method, &params)).await;
+        let answer = self.read().await;
+        assert_eq!(answer["id"], id, "{answer}");
+        answer
     }
 
     /// Closes its input and reads what is left.
@@ -160,4 +182,92 @@ async fn at_the_end_of_input_open_questions_are_answered_by_nobody() {
         let end = rest.iter().find(|m| m["id"] == id && m["method"].is_null());
         assert!(end.unwrap().to_string().contains("cancel"), "{rest:?}");
     }
+}
+
+/// A daemon that knows nothing of the sessions of others.
+fn with_other_keys(limit: usize) -> Front {
+    front_with(
+        |call: Call| match &*call.method {
+            "subscriptions/listen" => Ok(listening(&call)),
+            _ => Ok(text("anew")),
+        },
+        move |parts| {
+            parts.keys = Keys::new(vec![vec![8; 32]]).unwrap();
+            parts.limit = limit;
+        },
+    )
+}
+
+fn known(front: &Front, method: &str) -> Vec<Call> {
+    let calls = front.calls().into_iter();
+    calls.filter(|call| call.method == method).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn r21_a_session_that_the_daemon_lost_is_opened_again_and_the_host_notices_nothing() {
+    let mut host = Host::open(&front(asks)).await;
+    let level = json!({ "level": "debug" });
+    host.ask(1, "logging/setLevel", level).await;
+    for (id, uri) in [(2, "x:gone"), (3, "x:kept")] {
+        host.ask(id, "resources/subscribe", json!({ "uri": uri }))
+            .await;
+    }
+    host.ask(4, "resources/unsubscribe", json!({ "uri": "x:gone" }))
+        .await;
+
+    let other = with_other_keys(10);
+    host.exchange(&other);
+    for id in 5..15 {
+        host.send(call(id)).await;
+    }
+    let mut answered = Vec::new();
+    for _ in 5..15 {
+        let answer = host.read().await;
+        assert_eq!(answer["result"]["content"][0]["text"], "anew", "{answer}");
+        answered.push(answer["id"].as_u64().unwrap());
+    }
+    answered.sort_unstable();
+    assert_eq!(answered, (5..15).collect::<Vec<_>>());
+    assert_eq!(known(&other, "server/discover").len(), 1, "opened once");
+    let calls = known(&other, "tools/call");
+    assert_eq!(calls.len(), 10);
+    for call in calls {
+        assert_eq!(call.meta.log_level.unwrap().text(), "\"debug\"");
+        assert!(call.meta.capabilities.has("sampling"));
+    }
+    let wanted = || {
+        let last = known(&other, "subscriptions/listen").pop()?;
+        Some(last.params.get("notifications")?.text().to_owned())
+    };
+    let restored = async {
+        while wanted().is_none_or(|wanted| !wanted.contains("x:kept")) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(GRACE, restored).await.unwrap();
+    assert!(!wanted().unwrap().contains("x:gone"));
+    let (rest, clean) = host.close().await;
+    assert!(rest.is_empty() && clean, "{rest:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_other_session_can_be_opened_the_request_says_so() {
+    let mut host = Host::open(&front(asks)).await;
+    let full = with_other_keys(0);
+    host.exchange(&full);
+    let answer = host.ask(1, "tools/list", json!({})).await;
+    assert_eq!(answer["error"]["code"], -32603, "{answer}");
+    let said = answer["error"]["message"].as_str().unwrap();
+    for part in [
+        "does not know the session",
+        "too many sessions",
+        "start this server anew",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(known(&full, "tools/list").is_empty());
+    // And the next request tries again.
+    host.exchange(&with_other_keys(10));
+    let answer = host.ask(2, "tools/list", json!({})).await;
+    assert!(answer["result"].is_object(), "{answer}");
 }

@@ -10,7 +10,7 @@ use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 
 /// Why the daemon gave no answer.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Fault {
     /// Nothing was sent.
     #[error("cannot reach Waypost at `{url}`: {reason}")]
@@ -45,6 +45,12 @@ pub enum Fault {
         /// In bytes.
         limit: usize,
     },
+    /// The session is gone, and there is no other; nothing was executed.
+    #[error("Waypost does not know the session any more, and no other could be opened: {reason}")]
+    NotReopened {
+        /// In the words of who refused.
+        reason: String,
+    },
     /// What came is not the protocol.
     #[error("what answered does not speak MCP")]
     NotMcp,
@@ -63,6 +69,11 @@ impl Fault {
         }
     }
 
+    pub(crate) fn not_reopened(reason: &str) -> Self {
+        let reason = reason.to_owned();
+        Self::NotReopened { reason }
+    }
+
     /// What one can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -78,6 +89,9 @@ impl Fault {
             },
             Self::BrokenOff => Some("it was restarted, perhaps; the next request tries again"),
             Self::TooLarge { .. } => None,
+            Self::NotReopened { .. } => {
+                Some("start this server anew in the host; the next request tries again")
+            }
             Self::NotMcp => {
                 Some("give the address of the MCP endpoint, as in `http://127.0.0.1:7400/mcp`")
             }
@@ -91,8 +105,8 @@ impl Fault {
             Some(hint) => format!("{self}; {hint}"),
             None => self.to_string(),
         };
-        let retryable = matches!(self, Self::Unreachable { .. });
-        let data = json!({ "kind": "unavailable", "retryable": retryable, "hint": hint });
+        let unsent = matches!(self, Self::Unreachable { .. } | Self::NotReopened { .. });
+        let data = json!({ "kind": "unavailable", "retryable": unsent, "hint": hint });
         ErrorObject::with_data(code::INTERNAL_ERROR, &text, &data)
     }
 }
