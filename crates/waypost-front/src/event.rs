@@ -9,7 +9,11 @@ use std::time::{Duration, Instant};
 use metrics::{Counter, Histogram};
 use waypost_hub::call::Principal;
 use waypost_hub::error::{CallError, Kind};
+use waypost_hub::event::{request_id_field, took_ms};
 use waypost_wire::method;
+
+use crate::refusal::Refusal;
+use crate::rescue;
 
 /// A request was answered, refused, or given up by its client.
 #[derive(Debug)]
@@ -32,16 +36,15 @@ impl RequestFinished<'_> {
             outcome,
             took,
         } = *self;
-        let took = took.as_secs_f64();
         tracing::debug!(
-            request_id,
+            request_id = request_id_field(request_id),
             principal,
             method,
             outcome,
-            took_ms = took * 1e3,
+            took_ms = took_ms(took),
             "request finished"
         );
-        count(method, outcome, took);
+        count(method, outcome, took.as_secs_f64());
     }
 }
 
@@ -102,6 +105,21 @@ impl Finish {
         self.outcome = outcome;
     }
 
+    /// The request was not let in.
+    pub(crate) fn refused(&mut self, refusal: &Refusal) {
+        self.outcome = rescue::outcome(refusal);
+        let Some((era, requested)) = refusal.switched_off() else {
+            return;
+        };
+        SwitchedOff {
+            request_id: &self.request_id,
+            principal: self.principal.as_str(),
+            era,
+            requested,
+        }
+        .emit();
+    }
+
     /// A call got no answer.
     pub(crate) fn failed(&mut self, error: &CallError) {
         self.outcome = error.kind.as_str();
@@ -126,6 +144,40 @@ impl Drop for Finish {
     }
 }
 
+/// A client speaks what is switched off.
+#[derive(Debug)]
+struct SwitchedOff<'a> {
+    request_id: &'a str,
+    principal: &'a str,
+    /// As `front.eras` names it.
+    era: &'static str,
+    /// The version that it asks for, in its own words.
+    requested: &'a str,
+}
+
+impl SwitchedOff<'_> {
+    fn emit(&self) {
+        /// Characters of what a client may write into the log; no version has as many.
+        const MOST: usize = 32;
+        let Self {
+            request_id,
+            principal,
+            era,
+            requested,
+        } = *self;
+        let requested: String = requested.chars().take(MOST).collect();
+        // Clients decide how often this happens, so it is no warning.
+        tracing::info!(
+            request_id = request_id_field(request_id),
+            principal,
+            reason = "era",
+            era,
+            requested,
+            "request refused"
+        );
+    }
+}
+
 /// A call got no answer; the client hears what happened, the log also why.
 #[derive(Debug)]
 struct CallFailed<'a> {
@@ -145,18 +197,21 @@ impl CallFailed<'_> {
     }
 
     fn refused(&self) {
-        let (kind, error) = (self.error.kind.as_str(), self.error);
-        tracing::debug!(request_id = self.request_id, kind, %error, "call refused");
+        let (request_id, kind) = (request_id_field(self.request_id), self.error.kind.as_str());
+        let error = self.error;
+        tracing::debug!(request_id, kind, %error, "call refused");
     }
 
     fn failed(&self) {
-        let (kind, error, cause) = (self.error.kind.as_str(), self.error, causes(self.error));
-        tracing::warn!(request_id = self.request_id, kind, %error, cause, "call failed");
+        let (request_id, kind) = (request_id_field(self.request_id), self.error.kind.as_str());
+        let (error, cause) = (self.error, causes(self.error));
+        tracing::warn!(request_id, kind, %error, cause, "call failed");
     }
 
     fn broken(&self) {
+        let request_id = request_id_field(self.request_id);
         let (error, cause) = (self.error, causes(self.error));
-        tracing::error!(request_id = self.request_id, %error, cause, "the gateway failed");
+        tracing::error!(request_id, %error, cause, "the gateway failed");
     }
 }
 

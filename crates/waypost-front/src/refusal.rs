@@ -112,4 +112,17 @@ impl Refusal {
             refusal: self,
         }
     }
+
+    /// The era, as `front.eras` names it, that its client would have to be served in, and the
+    /// version that it asks for. One that only looks which era is served goes on in the other.
+    pub(crate) fn switched_off(&self) -> Option<(&'static str, &str)> {
+        match self {
+            Self::Legacy { requested } => Some(("legacy", requested)),
+            Self::Modern {
+                requested,
+                probe: false,
+            } => Some(("modern", requested)),
+            _ => None,
+        }
+    }
 }

@@ -22,7 +22,6 @@ use crate::event::Finish;
 use crate::legacy;
 use crate::modern::{self, Asker};
 use crate::refusal::{Refusal, Refused};
-use crate::rescue;
 
 const ROOT: &str = "/mcp";
 const REQUEST_ID: &str = "x-request-id";
@@ -103,7 +102,7 @@ fn nothing_here<B>(request: Request<B>) -> Response {
     let (head, _) = request.into_parts();
     let mut finish = Finish::new(request_id(&head), principal(&head));
     let refusal = Refusal::NoSuchPath;
-    finish.outcome(rescue::outcome(&refusal));
+    finish.refused(&refusal);
     answer::nothing_here(&refusal)
 }
 
@@ -114,7 +113,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
     let mut finish = Finish::new(Arc::clone(&request_id), principal.clone());
     let Some(view) = view(parts, head.uri.path()) else {
         let refusal = Refusal::NoSuchView;
-        finish.outcome(rescue::outcome(&refusal));
+        finish.refused(&refusal);
         return answer::nothing_here(&refusal);
     };
     let asker = Asker {
@@ -131,7 +130,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
     };
     match admitted {
         Err(refused) => {
-            finish.outcome(rescue::outcome(&refused.refusal));
+            finish.refused(&refused.refusal);
             answer::refused(&refused)
         }
         Ok(Admitted::Notification) => {

@@ -147,7 +147,7 @@ impl Pipe {
                 let meta = meta.unwrap_or_default();
                 let begun = self.begin(&request, meta);
                 begun
-                    .inspect_err(|refusal| finish.outcome(rescue::outcome(refusal)))
+                    .inspect_err(|refusal| finish.refused(refusal))
                     .map(|(meta, slot)| {
                         let lane = Lane::new(&self.outbox, &self.open);
                         modern::answer(&self.host, asker, (request, meta), slot, lane, finish);
@@ -155,7 +155,7 @@ impl Pipe {
             }
             (Era::Legacy { .. }, Err(malformed)) if !bare => {
                 let refusal = Refusal::Meta(malformed);
-                finish.outcome(rescue::outcome(&refusal));
+                finish.refused(&refusal);
                 Err(refusal)
             }
             (Era::Legacy { requested }, meta) => {
@@ -164,7 +164,7 @@ impl Pipe {
                 if self.host.parts.sessions.is_none() {
                     let requested = requested.unwrap_or_else(|| UNSAID.to_owned());
                     let refusal = Refusal::Legacy { requested };
-                    finish.outcome(rescue::outcome(&refusal));
+                    finish.refused(&refusal);
                     Err(refusal)
                 } else if request.method == method::INITIALIZE {
                     self.place.initialize(&request, &asker, lane, finish).await
@@ -214,7 +214,7 @@ impl Pipe {
 
     fn refuse_unread(&self, refused: &Refused) {
         let mut finish = self.record(&self.asker());
-        finish.outcome(rescue::outcome(&refused.refusal));
+        finish.refused(&refused.refusal);
         self.refuse(refused);
     }
 

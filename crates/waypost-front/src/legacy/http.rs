@@ -32,7 +32,6 @@ use crate::media::Wants;
 use crate::modern::Asker;
 use crate::outlet::{Class, Outlet};
 use crate::refusal::{Refusal, Refused};
-use crate::rescue;
 
 const SESSION: HeaderName = HeaderName::from_static(SESSION_ID);
 const LAST_EVENT: &str = "last-event-id";
@@ -281,7 +280,7 @@ fn nothing(wants: Wants) -> Response {
 }
 
 fn refuse(id: Option<Id>, refusal: Refusal, mut finish: Finish) -> Response {
-    finish.outcome(rescue::outcome(&refusal));
+    finish.refused(&refusal);
     answer::refused(&Refused { id, refusal })
 }
 

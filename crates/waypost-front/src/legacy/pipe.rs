@@ -15,7 +15,6 @@ use crate::legacy::{initialize, listen};
 use crate::modern::Asker;
 use crate::outlet::{Class, Outlet};
 use crate::refusal::Refusal;
-use crate::rescue;
 use crate::stdio::Host;
 use crate::stdio::lane::Lane;
 use crate::stdio::outbox::Outbox;
@@ -161,6 +160,6 @@ impl Place {
 
 /// Puts a refusal on record.
 fn refused(refusal: Refusal, mut finish: Finish) -> Refusal {
-    finish.outcome(rescue::outcome(&refusal));
+    finish.refused(&refusal);
     refusal
 }

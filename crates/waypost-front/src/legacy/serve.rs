@@ -72,7 +72,7 @@ pub(crate) fn request(
         Some(hold) => match Session::begin(hold, &incoming.request.id) {
             Ok(slot) => Some(slot),
             Err(refusal) => {
-                incoming.finish.outcome(rescue::outcome(&refusal));
+                incoming.finish.refused(&refusal);
                 return Err(refusal);
             }
         },

@@ -19,6 +19,7 @@ mod changes;
 mod counts;
 mod envelope;
 mod headers;
+mod log;
 mod paths;
 mod pipe;
 mod questions;
