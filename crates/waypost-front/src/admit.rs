@@ -41,8 +41,8 @@ pub(crate) enum Admitted {
 pub(crate) struct LegacyMessage {
     /// A request's params are without `_meta`.
     pub(crate) message: Message,
-    /// What a request's `_meta` said.
-    pub(crate) meta: Object,
+    /// What a request's `_meta` said. One that cannot be read is for the session to refuse.
+    pub(crate) meta: Result<Object, Malformed>,
     /// The version that the message asks for, where it names one.
     pub(crate) requested: Option<String>,
     pub(crate) wants: Wants,
@@ -94,7 +94,7 @@ pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admi
             }
             Ok(Admitted::legacy(
                 Message::Response(id, outcome),
-                Object::new(),
+                Ok(Object::new()),
                 said.map(Cow::into_owned),
                 wants,
             ))
@@ -103,7 +103,12 @@ pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admi
 }
 
 impl Admitted {
-    fn legacy(message: Message, meta: Object, requested: Option<String>, wants: Wants) -> Self {
+    fn legacy(
+        message: Message,
+        meta: Result<Object, Malformed>,
+        requested: Option<String>,
+        wants: Wants,
+    ) -> Self {
         Self::Legacy(Box::new(LegacyMessage {
             message,
             meta,
@@ -125,7 +130,7 @@ fn admit_notification(
     match era::of(&notification.method, params, meta.as_ref(), said.as_deref()) {
         Era::Legacy { requested } if parts.sessions.is_some() => {
             let message = Message::Notification(notification);
-            Admitted::legacy(message, Object::new(), requested, wants)
+            Admitted::legacy(message, Ok(Object::new()), requested, wants)
         }
         Era::Legacy { requested: _ } | Era::Modern => Admitted::Notification,
     }
@@ -209,17 +214,12 @@ fn admit_request(
     let checked = match era {
         Era::Legacy { requested } => {
             let meta = if bare { Ok(Object::new()) } else { meta };
-            return match (meta, &parts.sessions) {
-                (_, None) => Err(Refusal::Legacy {
-                    requested: requested.unwrap_or_else(|| UNSAID.to_owned()),
-                }
-                .to(id)),
-                (Err(malformed), Some(_)) => Err(Refusal::Meta(malformed).to(id)),
-                (Ok(meta), Some(_)) => {
-                    let message = Message::Request(Request { id, method, params });
-                    Ok(Admitted::legacy(message, meta, requested, wants))
-                }
-            };
+            if parts.sessions.is_none() {
+                let requested = requested.unwrap_or_else(|| UNSAID.to_owned());
+                return Err(Refusal::Legacy { requested }.to(id));
+            }
+            let message = Message::Request(Request { id, method, params });
+            return Ok(Admitted::legacy(message, meta, requested, wants));
         }
         Era::Modern if !parts.modern => {
             let asked = meta.as_ref().ok().and_then(|m| m.string(PROTOCOL_VERSION));

@@ -32,7 +32,6 @@ pub(crate) fn refused(refused: &Refused) -> Response {
     let later = match refused.refusal {
         Refusal::TooManySessions => Some("30"),
         Refusal::NoMemory => Some("5"),
-        Refusal::SessionBusy => Some("1"),
         _ => None,
     };
     if let Some(later) = later {

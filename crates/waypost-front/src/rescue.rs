@@ -41,14 +41,16 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
             return (StatusCode::BAD_REQUEST, error);
         }
         Refusal::Modern { requested, probe } => return modern_off(refusal, requested, *probe),
-        Refusal::NoVersion | Refusal::NotOpened | Refusal::NoSession | Refusal::DuplicateId => {
+        Refusal::NoVersion | Refusal::NotOpened | Refusal::NoSession => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
         Refusal::UnknownSession => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
         Refusal::TooManySessions | Refusal::NoMemory => {
             (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR)
         }
-        Refusal::SessionBusy => (StatusCode::TOO_MANY_REQUESTS, code::INTERNAL_ERROR),
+        // Of a session that is there: its client shows the message of an error, not of a 4xx.
+        Refusal::DuplicateId => (StatusCode::OK, code::INVALID_REQUEST),
+        Refusal::SessionBusy => (StatusCode::OK, code::INTERNAL_ERROR),
     };
     (status, ErrorObject::new(code, &refusal.to_string()))
 }

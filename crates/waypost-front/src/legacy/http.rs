@@ -32,6 +32,7 @@ use crate::media::Wants;
 use crate::modern::Asker;
 use crate::outlet::{Class, Outlet};
 use crate::refusal::{Refusal, Refused};
+use crate::rescue;
 
 const SESSION: HeaderName = HeaderName::from_static(SESSION_ID);
 const LAST_EVENT: &str = "last-event-id";
@@ -70,7 +71,15 @@ pub(crate) async fn message(
     };
     match message.message {
         Message::Request(request) => {
-            let meta = message.meta;
+            let meta = match message.meta {
+                Ok(meta) => meta,
+                Err(malformed) => {
+                    let refusal = Refusal::Meta(malformed);
+                    finish.method(&request.method);
+                    finish.refused(&refusal);
+                    return post.not_taken(request.id, refusal);
+                }
+            };
             let incoming = |outlet, cancelled| Incoming {
                 request,
                 meta,
@@ -178,7 +187,7 @@ impl Post<'_> {
         let id = incoming.request.id.clone();
         incoming.hold = Some(hold.clone());
         if let Err(refusal) = serve::request(self.sessions, &self.parts.calls, incoming) {
-            return answer::refused(&refusal.to(id));
+            return self.not_taken(id, refusal);
         }
         match self.first(&mut reader).await {
             First::Whole(message) => self.one(message),
@@ -202,7 +211,7 @@ impl Post<'_> {
         let incoming = incoming(ring, cancelled);
         let id = incoming.request.id.clone();
         if let Err(refusal) = serve::request(self.sessions, &self.parts.calls, incoming) {
-            return answer::refused(&refusal.to(id));
+            return self.not_taken(id, refusal);
         }
         match self.first(&mut reader).await {
             First::Whole(message) => self.one(message),
@@ -236,6 +245,19 @@ impl Post<'_> {
                 First::Stream
             }
             Err(_) => First::Stream,
+        }
+    }
+
+    /// The answer to a request that is as it should be, in a session that is there: session
+    /// clients show the message of a JSON-RPC error, and lose that of an HTTP one.
+    fn not_taken(&self, id: Id, refusal: Refusal) -> Response {
+        match &refusal {
+            Refusal::DuplicateId | Refusal::SessionBusy | Refusal::Meta(_) => {
+                let (_, error) = rescue::refusal(&refusal);
+                self.one(encode::error(Some(&id), &error))
+            }
+            // Its client ended it meanwhile.
+            _ => answer::refused(&refusal.to(id)),
         }
     }
 

@@ -75,7 +75,7 @@ async fn r52_an_id_that_is_in_flight_is_refused() {
     let call = |id: Value| request(id, "tools/call", &json!({ "name": "t" }));
     let _first = peer.stream(&call(json!(1))).await;
     let answer = peer.post(&call(json!(1))).await;
-    assert_eq!(answer.refusal(), (400, -32600));
+    assert_eq!(answer.refusal(), (200, -32600));
     assert_eq!(answer.json()["id"], 1);
     let _other = peer.stream(&call(json!("1"))).await;
     // Another session's ids are its own.
@@ -407,6 +407,43 @@ async fn r34_errors_are_json_rpc_errors_in_a_200() {
     check("tools/call", -32602, -32602).await;
     check("tools/call", 7, 7).await;
     check("resources/read", -32602, -32002).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r34_what_a_session_does_not_take_is_a_json_rpc_error_in_a_200() {
+    let front = front(|_| Ok(silent()));
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let call = |id: u32| request(id, "tools/call", &json!({ "name": "t" }));
+    let mut open = Vec::new();
+    for id in 0..256 {
+        open.push(peer.stream(&call(id)).await);
+    }
+    let busy = peer.post(&call(256)).await;
+    assert_eq!(busy.refusal(), (200, -32603));
+    assert_eq!(busy.json()["id"], 256);
+    assert!(busy.text.contains("too many requests"), "{}", busy.text);
+    let odd = request("o", "tools/list", &json!({ "_meta": 1 }));
+    let answer = peer.post(&odd).await;
+    assert_eq!(answer.refusal(), (200, -32602));
+    assert_eq!(answer.json()["id"], "o");
+    assert!(answer.text.contains("_meta"), "{}", answer.text);
+    // In the form that the client takes.
+    let sse = [("accept", "text/event-stream")];
+    for (body, code) in [(call(256), -32603), (call(1), -32600), (odd, -32602)] {
+        let answer = peer.send(Method::POST, &sse, &body.to_string()).await;
+        let event = read(answer).await.events().remove(0);
+        assert_eq!(
+            (&event["id"], &event["error"]["code"]),
+            (&body["id"], &json!(code))
+        );
+    }
+    // Before there is a session to say it in, HTTP says what is wrong.
+    let stranger = Peer {
+        id: "x".to_owned(),
+        ..peer.clone()
+    };
+    let odd = request("o", "tools/list", &json!({ "_meta": 1 }));
+    assert_eq!(stranger.post(&odd).await.refusal(), (404, -32600));
 }
 
 #[tokio::test(start_paused = true)]
