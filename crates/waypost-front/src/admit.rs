@@ -82,10 +82,10 @@ pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admi
     match parse(&body, parts.json_depth)? {
         Message::Request(request) => admit_request(parts, head, request, wants),
         Message::Notification(notification) => {
-            Ok(admit_notification(parts, head, notification, wants))
+            Ok(admit_notification(parts, head, notification, wants)?)
         }
         Message::Response(id, outcome) => {
-            let said = headers::peek_version(&head.headers);
+            let said = headers::peek_version(&head.headers)?;
             let modern = said
                 .as_deref()
                 .is_some_and(|said| !version::is_legacy(said));
@@ -123,17 +123,18 @@ fn admit_notification(
     head: &Head,
     notification: Notification,
     wants: Wants,
-) -> Admitted {
-    let said = headers::peek_version(&head.headers);
+) -> Result<Admitted, Refusal> {
+    let said = headers::peek_version(&head.headers)?;
     let params = &notification.params;
     let meta = params.get(META).and_then(|raw| raw.as_object().ok());
-    match era::of(&notification.method, params, meta.as_ref(), said.as_deref()) {
+    let era = era::of(&notification.method, params, meta.as_ref(), said.as_deref());
+    Ok(match era {
         Era::Legacy { requested } if parts.sessions.is_some() => {
             let message = Message::Notification(notification);
             Admitted::legacy(message, Ok(Object::new()), requested, wants)
         }
         Era::Legacy { requested: _ } | Era::Modern => Admitted::Notification,
-    }
+    })
 }
 
 async fn read(mut body: Body, parts: &Parts, head: &Head) -> Result<Bytes, Refusal> {
@@ -205,11 +206,16 @@ fn admit_request(
         method,
         mut params,
     } = request;
-    let said = headers::peek_version(&head.headers);
     // Read once; what is wrong with it counts only after the version does.
     let raw = params.remove(META);
     let bare = raw.is_none();
     let meta = RequestMeta::object(raw);
+    let said = match headers::peek_version(&head.headers) {
+        Ok(said) => said,
+        // Compared with what `_meta` says below.
+        Err(_) if meta.as_ref().is_ok_and(|m| m.contains(PROTOCOL_VERSION)) => None,
+        Err(refusal) => return Err(refusal.to(id)),
+    };
     let era = era::of(&method, &params, meta.as_ref().ok(), said.as_deref());
     let checked = match era {
         Era::Legacy { requested } => {

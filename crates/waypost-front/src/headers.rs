@@ -5,14 +5,14 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use waypost_hub::call::CallHeaders;
 use waypost_wire::header::{self, METHOD, NAME, PARAM_PREFIX, PROTOCOL_VERSION};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 
 use crate::event;
-use crate::refusal::HeaderFault;
+use crate::refusal::{HeaderFault, Refusal};
 
 /// The decoded value of a header that may be there once.
 fn one<'a>(
@@ -34,9 +34,28 @@ fn one<'a>(
     value.map(Some).ok_or_else(unreadable)
 }
 
+/// The value of a header that belongs to the session era. Doubled on its way it still says one
+/// thing; which of two different ones counts would be anybody's guess.
+pub(crate) fn agreed<'a>(
+    headers: &'a HeaderMap,
+    header: &'static str,
+) -> Result<Option<&'a HeaderValue>, Refusal> {
+    let mut lines = headers.get_all(header).iter();
+    let first = lines.next();
+    if lines.any(|line| Some(line) != first) {
+        return Err(Refusal::Contradictory { header });
+    }
+    Ok(first)
+}
+
 /// The version header for finding the era: one that cannot be read is unlike any known version.
-pub(crate) fn peek_version(headers: &HeaderMap) -> Option<Cow<'_, str>> {
-    one(headers, PROTOCOL_VERSION).unwrap_or(Some(Cow::Borrowed("")))
+pub(crate) fn peek_version(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Refusal> {
+    let line = agreed(headers, PROTOCOL_VERSION)?;
+    Ok(line.map(|line| {
+        let text = line.to_str().ok();
+        let value = text.and_then(|text| header::decode(text).ok());
+        value.unwrap_or_default()
+    }))
 }
 
 /// Refuses unless the version header is there and says what `_meta` says.

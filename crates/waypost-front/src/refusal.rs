@@ -35,6 +35,8 @@ pub(crate) enum Refusal {
     Meta(Malformed),
     #[error("{0}")]
     Header(#[from] HeaderFault),
+    #[error("header `{header}` is there more than once, with different values")]
+    Contradictory { header: &'static str },
     #[error("protocol version `{requested}` is not supported")]
     Version { requested: String },
     /// A request of the session era.

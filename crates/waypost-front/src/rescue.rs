@@ -27,7 +27,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
             (StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST)
         }
         Refusal::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),
-        Refusal::BodyBroken | Refusal::NotRequest => {
+        Refusal::BodyBroken | Refusal::NotRequest | Refusal::Contradictory { header: _ } => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
         Refusal::Malformed(malformed) => (StatusCode::BAD_REQUEST, malformed.code()),
@@ -81,6 +81,7 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
         Refusal::Malformed(_) | Refusal::NotRequest => "malformed",
         Refusal::Meta(_) => "meta",
         Refusal::Header(_) => "header_mismatch",
+        Refusal::Contradictory { header: _ } => "contradictory_header",
         Refusal::Version { requested: _ } => "unsupported_version",
         Refusal::Legacy { requested: _ } => "legacy",
         Refusal::NoSuchMethod { method: _ } => "no_such_method",

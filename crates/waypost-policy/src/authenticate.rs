@@ -107,11 +107,16 @@ enum Fault {
     Missing,
     #[error("the bearer key is not known")]
     Unknown,
+    #[error("header `authorization` is there more than once")]
+    Repeated,
 }
 
 fn principal(keys: &[Known], headers: &HeaderMap) -> Result<Principal, Fault> {
     if keys.is_empty() {
         return Ok(Principal::anonymous());
+    }
+    if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+        return Err(Fault::Repeated);
     }
     let token = bearer(headers).ok_or(Fault::Missing)?;
     let hash: [u8; 32] = Sha256::digest(token).into();
@@ -134,6 +139,11 @@ fn refused<R: From<Bytes>>(fault: Fault) -> Response<R> {
     .emit();
     let data = json!({ "hint": "send `Authorization: Bearer <key>`" });
     let message = fault.to_string();
+    if fault == Fault::Repeated {
+        // Not a question of which key: a challenge would make clients look for another.
+        let status = StatusCode::BAD_REQUEST;
+        return refuse::answer(status, code::INVALID_REQUEST, &message, &data);
+    }
     let status = StatusCode::UNAUTHORIZED;
     let mut response = refuse::answer(status, code::INVALID_REQUEST, &message, &data);
     // No metadata address: there is no authorization server to be found, and clients follow it.
@@ -215,9 +225,23 @@ mod tests {
             &["Basic wp_ci"],
             &["wp_ci"],
             &[hash.as_str()],
-            &["Bearer wp_ci", "Bearer wp_ci"],
         ] {
             check(&keys(), authorization, Err(())).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn two_keys_are_refused_and_said_to_be_two() {
+        for second in ["Bearer wp_ci", "Bearer wp_alice", "Basic x"] {
+            let response = send(&keys(), &["Bearer wp_ci", second]).await;
+            assert_eq!(response.status(), 400, "{second}");
+            assert!(!response.headers().contains_key(WWW_AUTHENTICATE));
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let text = String::from_utf8(body.to_vec()).unwrap();
+            assert!(
+                text.contains("`authorization` is there more than once"),
+                "{text}"
+            );
         }
     }
 

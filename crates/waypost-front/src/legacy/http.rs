@@ -159,13 +159,13 @@ impl Post<'_> {
     async fn session(
         &self,
         asker: &Asker,
-        headers: &HeaderMap,
+        head: &HeaderMap,
         requested: Option<&str>,
     ) -> Result<Option<Hold>, Refusal> {
         if self.sessions.parts().stateless {
             return Ok(None);
         }
-        let Some(id) = headers.get(SESSION_ID) else {
+        let Some(id) = headers::agreed(head, SESSION_ID)? else {
             return Err(match requested {
                 Some(_) => Refusal::NoSession,
                 None => Refusal::NoVersion,
@@ -327,20 +327,11 @@ pub(crate) async fn stream_or_end(
     head: &Head,
     mut finish: Finish,
 ) -> Response {
-    let Some(id) = head.headers.get(SESSION_ID) else {
-        let said = headers::peek_version(&head.headers);
-        let legacy = said.is_some_and(|said| waypost_wire::version::is_legacy(&said));
-        let refusal = if legacy && !sessions.parts().stateless {
-            Refusal::NoSession
-        } else {
-            Refusal::NotPost
-        };
-        return refuse(None, refusal, finish);
+    let named = match Named::of(&head.headers, sessions) {
+        Ok(named) => named,
+        Err(refusal) => return refuse(None, refusal, finish),
     };
-    if sessions.parts().stateless {
-        return refuse(None, Refusal::NotPost, finish);
-    }
-    let id = id.to_str().unwrap_or_default();
+    let id = named.session;
     let hold = match sessions.find(id, &asker.principal, &asker.view).await {
         Ok(hold) => hold,
         Err(refusal) => return refuse(None, refusal, finish),
@@ -358,8 +349,36 @@ pub(crate) async fn stream_or_end(
         Err(refusal) => return refuse(None, refusal, finish),
     }
     finish.outcome("complete");
-    let last = head.headers.get(LAST_EVENT).and_then(|id| id.to_str().ok());
-    get(parts, sessions, &hold, last)
+    get(parts, sessions, &hold, named.last)
+}
+
+/// What the headers of a GET or a DELETE name.
+struct Named<'a> {
+    session: &'a str,
+    /// The event after which a stream is to go on.
+    last: Option<&'a str>,
+}
+
+impl<'a> Named<'a> {
+    fn of(head: &'a HeaderMap, sessions: &Sessions) -> Result<Self, Refusal> {
+        let stateless = sessions.parts().stateless;
+        let said = headers::peek_version(head)?;
+        let Some(id) = headers::agreed(head, SESSION_ID)? else {
+            let legacy = said.is_some_and(|said| waypost_wire::version::is_legacy(&said));
+            return Err(match legacy && !stateless {
+                true => Refusal::NoSession,
+                false => Refusal::NotPost,
+            });
+        };
+        if stateless {
+            return Err(Refusal::NotPost);
+        }
+        let last = headers::agreed(head, LAST_EVENT)?;
+        Ok(Self {
+            session: id.to_str().unwrap_or_default(),
+            last: last.and_then(|id| id.to_str().ok()),
+        })
+    }
 }
 
 fn get(parts: &Parts, sessions: &Sessions, hold: &Hold, last: Option<&str>) -> Response {

@@ -23,6 +23,7 @@ mod log;
 mod paths;
 mod pipe;
 mod questions;
+mod repeats;
 mod resumption;
 mod sessions;
 mod stack;

@@ -207,7 +207,11 @@ pub(crate) async fn send(
     given.insert("accept", both.parse().unwrap());
     for (name, value) in headers {
         let name: http::HeaderName = name.parse().unwrap();
-        given.insert(name, value.parse().unwrap());
+        // Media types are others in place of the usual ones, all else comes beside.
+        match name.as_str() {
+            "accept" | "content-type" => drop(given.insert(name, value.parse().unwrap())),
+            _ => drop(given.append(name, value.parse().unwrap())),
+        }
     }
     *request.headers_mut().unwrap() = given;
     let request = request.body(Body::from(body.to_owned())).unwrap();
