@@ -80,7 +80,8 @@ pub struct Front {
     pub keep_alive: Duration,
     /// Which clients are served; at least one of the two.
     pub eras: Eras,
-    /// Whether clients of the session era get no session id.
+    /// Whether clients of the session era get no session id, where an upstream does not say
+    /// otherwise for its endpoint.
     pub stateless: bool,
     /// Unused for so long, a client's session gives up what it holds; its id stays good.
     pub session_idle: Duration,
@@ -226,6 +227,8 @@ pub struct Upstream {
     pub aliases: Vec<String>,
     /// Rules for single tools.
     pub tools: ToolRules,
+    /// Whether clients of its own endpoint get no session id; `None` is as [`Front::stateless`].
+    pub stateless: Option<bool>,
     /// Which protocol it is spoken to in.
     pub era: UpstreamEra,
     /// Who shares a session or process of it; `None` leaves it to the era.

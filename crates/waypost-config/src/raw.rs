@@ -91,7 +91,7 @@ pub(crate) struct RawFront {
     pub(crate) keep_alive: DurationText,
     /// Which clients are served: `modern` are those of 2026-07-28, `legacy` those that open a session with `initialize`, 2025-11-25 and earlier.
     pub(crate) eras: Vec<EraName>,
-    /// Gives clients that open a session no session id: every request stands alone, and nothing can be asked of the client outside of a call.
+    /// Gives clients that open a session no session id: every request stands alone, so nothing can be asked of the client, and it hears of no changes. An upstream's `stateless` says otherwise for its own endpoint.
     pub(crate) stateless: bool,
     /// How long a client's session may be unused until what it holds is freed; the client notices nothing, its next request takes it up again.
     pub(crate) session_idle: DurationText,

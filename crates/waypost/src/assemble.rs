@@ -1,5 +1,6 @@
 //! From the configuration to everything that answers requests.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use waypost_config::{Config, Reach, Upstream as Settings, environment};
 use waypost_front::legacy::{SessionParts, Sessions};
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, View};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
 use waypost_hub::keys::Keys;
@@ -73,10 +74,20 @@ fn sessions(
             idle: config.front.session_idle,
             handshake: config.front.session_handshake,
             limit: config.limits.sessions,
-            stateless: config.front.stateless,
+            stateless: stateless(config),
             answer_within: config.tasks.input_wait,
         })
     })
+}
+
+/// The endpoints whose clients get no session ids.
+fn stateless(config: &Config) -> HashSet<View> {
+    let all = config.front.stateless.then_some(View::All);
+    let each = config.upstreams.iter().filter_map(|upstream| {
+        let stateless = upstream.stateless.unwrap_or(config.front.stateless);
+        stateless.then(|| View::Upstream(upstream.name.as_str().into()))
+    });
+    all.into_iter().chain(each).collect()
 }
 
 /// What the connections to upstreams are given; `guard` is the program that ends children.
@@ -171,6 +182,27 @@ mod tests {
     fn check(yaml: &str, expected: bool) {
         let config = waypost_config::parse_str(yaml).unwrap().config;
         assert_eq!(is_ours_alone(&config), expected, "{yaml}");
+    }
+
+    #[test]
+    fn an_upstream_says_for_its_endpoint_whether_clients_get_session_ids() {
+        #[track_caller]
+        fn check(front: bool, expected: &[&str]) {
+            let yaml = format!(
+                "front: {{stateless: {front}}}\nupstreams: {{a: {{url: 'http://h'}}, \
+                 b: {{url: 'http://h', stateless: true}}, c: {{url: 'http://h', stateless: false}}}}"
+            );
+            let config = waypost_config::parse_str(&yaml).unwrap().config;
+            let path = |view: &View| match view {
+                View::All => "/mcp".to_owned(),
+                View::Upstream(name) => format!("/mcp/{name}"),
+            };
+            let mut paths: Vec<_> = stateless(&config).iter().map(path).collect();
+            paths.sort();
+            assert_eq!(paths, expected);
+        }
+        check(false, &["/mcp/b"]);
+        check(true, &["/mcp", "/mcp/a", "/mcp/b"]);
     }
 
     #[test]

@@ -73,6 +73,7 @@ fn one(
     extensions(&raw.assume_extensions, &at.key("assume_extensions"), report);
     let tools = tools(&raw.tools, timeout_ceiling, &at.key("tools"), report);
     let (tasks, required, disabled) = (raw.tasks, raw.required, raw.disabled);
+    let stateless = raw.stateless;
     let (era, isolation, declare) = (raw.era, raw.isolation, raw.declare.clone());
     if era == UpstreamEra::Sse && raw.command.is_some() {
         let hint = "leave `era` out, or write `legacy`";
@@ -105,6 +106,7 @@ fn one(
         max_in_flight,
         aliases,
         tools,
+        stateless,
         era,
         isolation,
         declare,

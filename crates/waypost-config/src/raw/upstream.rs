@@ -74,6 +74,8 @@ pub(crate) struct RawServer {
     pub(crate) aliases: Vec<String>,
     /// Rules for single tools.
     pub(crate) tools: RawTools,
+    /// Gives clients that open a session at `/mcp/<name>` no session id. As `front.stateless` says when absent.
+    pub(crate) stateless: Option<bool>,
     /// Which protocol the server is spoken to in: `modern` is 2026-07-28, `legacy` sessions opened by `initialize`, `sse` the same over the HTTP+SSE transport of 2024-11-05. `auto` asks the server.
     pub(crate) era: UpstreamEra,
     /// Who shares one session with the server, or one process of it: `shared` is everybody, `session` one client session, `principal` one caller. When absent, everybody shares a modern server, and one of the session era is kept apart: by client session, or by caller where clients have no sessions. Each session of a local server costs a process.
@@ -128,6 +130,7 @@ impl Default for RawServer {
             max_in_flight: 256,
             aliases: Vec::new(),
             tools: RawTools::default(),
+            stateless: None,
             era: UpstreamEra::Auto,
             isolation: None,
             declare: Vec::new(),

@@ -125,7 +125,7 @@ impl Post<'_> {
     async fn initialize(&self, asker: &Asker, request: &Request, mut finish: Finish) -> Response {
         finish.method(&request.method);
         let id = &request.id;
-        let lasting = !self.sessions.parts().stateless;
+        let lasting = !self.sessions.has_none(&asker.view);
         let greeting = initialize::answer(&self.parts.calls, asker, &request.params, lasting);
         let greeting = greeting.await;
         let greeting = match greeting {
@@ -162,7 +162,7 @@ impl Post<'_> {
         head: &HeaderMap,
         requested: Option<&str>,
     ) -> Result<Option<Hold>, Refusal> {
-        if self.sessions.parts().stateless {
+        if self.sessions.has_none(&asker.view) {
             return Ok(None);
         }
         let Some(id) = headers::agreed(head, SESSION_ID)? else {
@@ -327,7 +327,7 @@ pub(crate) async fn stream_or_end(
     head: &Head,
     mut finish: Finish,
 ) -> Response {
-    let named = match Named::of(&head.headers, sessions) {
+    let named = match Named::of(&head.headers, sessions.has_none(&asker.view)) {
         Ok(named) => named,
         Err(refusal) => return refuse(None, refusal, finish),
     };
@@ -360,8 +360,7 @@ struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    fn of(head: &'a HeaderMap, sessions: &Sessions) -> Result<Self, Refusal> {
-        let stateless = sessions.parts().stateless;
+    fn of(head: &'a HeaderMap, stateless: bool) -> Result<Self, Refusal> {
         let said = headers::peek_version(head)?;
         let Some(id) = headers::agreed(head, SESSION_ID)? else {
             let legacy = said.is_some_and(|said| waypost_wire::version::is_legacy(&said));

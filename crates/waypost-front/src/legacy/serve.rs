@@ -4,6 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 use waypost_hub::call::{Call, CallHeaders, Comeback};
@@ -79,6 +80,7 @@ pub(crate) fn request(
     };
     match (&*incoming.request.method, slot) {
         (SUBSCRIBE | UNSUBSCRIBE, Some(slot)) => subscription(sessions, calls, incoming, slot),
+        (SUBSCRIBE | UNSUBSCRIBE, None) => incoming.answer(Err(nobody_to_tell())),
         (PING | SET_LEVEL, slot) => {
             let answer = set_or_ping(sessions, slot.as_ref(), &incoming.request);
             drop(slot);
@@ -93,16 +95,19 @@ pub(crate) fn request(
     Ok(())
 }
 
+/// What belongs to a session, asked for where there are none.
+fn nobody_to_tell() -> ErrorObject {
+    const HINT: &str = "set `stateless: false` for this endpoint, in `front` or in its upstream, and open a session";
+    let why = "without a session there is nobody to tell of changes of resources";
+    let data = json!({ "hint": HINT });
+    let text = format!("{why}; hint: {HINT}");
+    ErrorObject::with_data(code::METHOD_NOT_FOUND, &text, &data)
+}
+
 /// Methods that are the stateless era's own, and those of tasks: a session has none, whatever
-/// its client declared. What belongs to a session is unknown outside.
+/// its client declared.
 fn is_unknown(method: &str) -> bool {
-    let own = [
-        method::INITIALIZE,
-        method::DISCOVER,
-        method::LISTEN,
-        SUBSCRIBE,
-        UNSUBSCRIBE,
-    ];
+    let own = [method::INITIALIZE, method::DISCOVER, method::LISTEN];
     own.contains(&method) || method.starts_with("tasks/")
 }
 

@@ -1,5 +1,6 @@
 //! All client sessions of this process.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,8 +40,8 @@ pub struct SessionParts {
     pub handshake: Duration,
     /// Sessions that hold something at once.
     pub limit: usize,
-    /// Whether clients get no session ids: every request then stands alone.
-    pub stateless: bool,
+    /// The endpoints whose clients get no session ids: every request there stands alone.
+    pub stateless: HashSet<View>,
     /// Longest wait for a client's answer to a question.
     pub answer_within: Duration,
 }
@@ -104,6 +105,11 @@ impl Sessions {
 
     pub(crate) fn parts(&self) -> &SessionParts {
         &self.0.parts
+    }
+
+    /// Whether clients get no session ids at this endpoint.
+    pub(crate) fn has_none(&self, view: &View) -> bool {
+        self.0.parts.stateless.contains(view)
     }
 
     pub(crate) fn draining(&self) -> &CancellationToken {

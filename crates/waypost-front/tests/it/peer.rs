@@ -1,6 +1,6 @@
 //! A session client, and a front with sessions over calls that answer as the test says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub(crate) fn session_parts(store: &Arc<Memory>) -> SessionParts {
         idle: Duration::from_secs(30 * 60),
         handshake: Duration::from_secs(30),
         limit: 10_000,
-        stateless: false,
+        stateless: HashSet::new(),
         answer_within: Duration::from_secs(600),
     }
 }

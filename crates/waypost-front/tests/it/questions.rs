@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use waypost_hub::call::{Call, Comeback};
+use waypost_hub::call::{Call, Comeback, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Reply};
 
@@ -276,7 +276,7 @@ async fn without_a_session_a_question_is_an_error_at_once() {
             assert!(call.session.is_none() && call.meta.capabilities.object().is_empty());
             Ok(Reply::End(End::InputRequired(object(&asks()))))
         },
-        |parts| parts.stateless = true,
+        |parts| parts.stateless = [View::All].into(),
     );
     let answer = crate::peer::post(&front.router, &[], &call()).await;
     assert_eq!(answer.refusal(), (200, -32600));

@@ -9,7 +9,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, Reply};
 use waypost_wire::message::Notification;
@@ -214,7 +214,7 @@ async fn r75_without_a_session_leaving_is_cancelling() {
         });
         Ok(Reply::Stream(events.boxed()))
     };
-    let front = crate::peer::front_with(answer, |parts| parts.stateless = true);
+    let front = crate::peer::front_with(answer, |parts| parts.stateless = [View::All].into());
     let body = call(1).to_string();
     let response = crate::peer::send(&front.router, Method::POST, &[], &body).await;
     assert_eq!(running.load(Ordering::SeqCst), 1);

@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{advance, sleep};
 use waypost_front::legacy::Sessions;
-use waypost_hub::call::{Call, Principal};
+use waypost_hub::call::{Call, Principal, View};
 use waypost_hub::reply::Reply;
 use waypost_wire::error::ErrorObject;
 
@@ -270,7 +270,10 @@ async fn an_era_can_be_switched_off() {
 
 #[tokio::test]
 async fn r45_a_stateless_endpoint_gives_no_ids_and_wants_none() {
-    let front = front_with(|_| Ok(text("ok")), |parts| parts.stateless = true);
+    let front = front_with(
+        |_| Ok(text("ok")),
+        |parts| parts.stateless = [View::All].into(),
+    );
     let answer = post(&front.router, &[], &initialize(LATEST, &json!({}))).await;
     assert_eq!(
         (answer.status.as_u16(), answer.header("mcp-session-id")),
@@ -291,6 +294,53 @@ async fn r45_a_stateless_endpoint_gives_no_ids_and_wants_none() {
         let headers = [("mcp-session-id", "x")];
         let response = crate::peer::send(&front.router, method, &headers, "").await;
         assert_eq!(response.status(), 405);
+    }
+}
+
+#[tokio::test]
+async fn r45_each_endpoint_can_be_stateless_by_itself() {
+    let stateless = |view: View| {
+        front_with(
+            |_| Ok(text("ok")),
+            move |parts| {
+                parts.stateless = [view].into();
+            },
+        )
+    };
+    let builds = View::Upstream("builds".into());
+    for (front, with, without) in [
+        (stateless(builds), "/mcp", "/mcp/builds"),
+        (stateless(View::All), "/mcp/builds", "/mcp"),
+    ] {
+        for (path, has_id) in [(with, true), (without, false)] {
+            let open = Post::raw(initialize(LATEST, &json!({}))).path(path);
+            let answer = front.send(open.build()).await;
+            assert_eq!(answer.header("mcp-session-id").is_some(), has_id, "{path}");
+            let bare = Post::raw(list())
+                .path(path)
+                .header("mcp-protocol-version", LATEST);
+            let status = if has_id { 400 } else { 200 };
+            assert_eq!(front.send(bare.build()).await.status, status, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn r45_without_a_session_a_subscription_says_why_it_cannot_be() {
+    let front = front_with(
+        |_| Ok(text("ok")),
+        |parts| parts.stateless = [View::All].into(),
+    );
+    for method in ["resources/subscribe", "resources/unsubscribe"] {
+        let asked = request(1, method, &json!({ "uri": "x:y" }));
+        let answer = post(&front.router, &[], &asked).await;
+        assert_eq!(answer.refusal(), (200, -32601));
+        let error = answer.json()["error"].clone();
+        let said = error["message"].as_str().unwrap();
+        for part in ["without a session", "hint: set `stateless: false`"] {
+            assert!(said.contains(part), "{said}");
+        }
+        assert!(error["data"]["hint"].is_string());
     }
 }
 
