@@ -17,6 +17,7 @@ mod bridge;
 mod bugs;
 mod changes;
 mod counts;
+mod ends;
 mod envelope;
 mod headers;
 mod log;
