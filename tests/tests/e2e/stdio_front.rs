@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use waypost_testkit::demo::demo_all;
 use waypost_testkit::kit::legacy::Revision;
 use waypost_testkit::peer::{Answers, Kind, Peer, Target};
@@ -163,7 +163,8 @@ impl Launched {
     }
 
     async fn initialize(&mut self) {
-        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {},
+        let able = json!({ "elicitation": {} });
+        let params = json!({ "protocolVersion": "2025-11-25", "capabilities": able,
             "clientInfo": { "name": "test", "version": "1" } });
         let answer = self.ask("initialize", params).await;
         assert_eq!(answer["result"]["protocolVersion"], "2025-11-25");
@@ -255,6 +256,52 @@ async fn a_bridge_outlives_its_daemon_and_the_session_stays_good() {
         .ask("prompts/list", json!({ "_meta": meta() }))
         .await;
     assert!(modern["result"]["prompts"].is_array(), "{modern}");
+    // One with other keys does not know the session.
+    drop(served);
+    let elsewhere = Home::new("");
+    config(&demo.url, &elsewhere);
+    let served = Served::start_at(&elsewhere, &listen, &[]).await;
+    let list = launched.ask("tools/list", json!({})).await;
+    assert!(list["result"]["tools"].is_array(), "{list}");
+    drop((served, demo));
+}
+
+#[tokio::test]
+async fn a_host_that_leaves_a_question_open_does_not_hold_up_the_end() {
+    let demo = demo_all(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new("");
+    config(&demo.url, &home);
+    let served = Served::start(&home).await;
+    for command in [command(&home), bridge(&served.url)] {
+        let mut launched = Launched::start(&command);
+        launched.initialize().await;
+        for (id, tool) in [(1, "web_test_elicitation"), (2, "child_test_elicitation")] {
+            let params = json!({ "name": tool, "arguments": { "message": "who?" } });
+            launched
+                .send(
+                    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }),
+                )
+                .await;
+            while launched.read().await["method"] != "elicitation/create" {}
+        }
+        let before = Instant::now();
+        launched.to = None;
+        for _ in 0..2 {
+            let answer = loop {
+                let message = launched.read().await;
+                if message["id"].is_u64() && message["method"].is_null() {
+                    break message;
+                }
+            };
+            assert!(answer["result"].to_string().contains("cancel"), "{answer}");
+        }
+        assert_eq!(launched.code().await, Some(0), "{command:?}");
+        let took = before.elapsed();
+        assert!(
+            took < Duration::from_secs(15),
+            "{took:?} of a grace of 20 s"
+        );
+    }
     drop((served, demo));
 }
 
