@@ -152,7 +152,8 @@ pub(crate) struct RawTasks {
     pub(crate) poll_most: DurationText,
     /// How long a caller without tasks is kept waiting for one; then it is cancelled.
     pub(crate) max_wait: DurationText,
-    /// How long a task waits for an answer of its caller; then it is cancelled.
+    /// How long a task, or a call whose server asks, waits for an answer of its caller; then it is
+    /// cancelled.
     pub(crate) input_wait: DurationText,
 }
 

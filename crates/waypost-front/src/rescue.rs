@@ -48,11 +48,20 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
         Refusal::TooManySessions | Refusal::NoMemory => {
             (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR)
         }
-        // Of a session that is there: its client shows the message of an error, not of a 4xx.
+        // Only ever of a session that is there.
         Refusal::DuplicateId => (StatusCode::OK, code::INVALID_REQUEST),
         Refusal::SessionBusy => (StatusCode::OK, code::INTERNAL_ERROR),
     };
     (status, ErrorObject::new(code, &refusal.to_string()))
+}
+
+/// The same for a request as it should be, in a session that is there: its client shows the
+/// message of a JSON-RPC error, not that of a 4xx.
+pub(crate) fn in_session(refused: &Refusal) -> (StatusCode, ErrorObject) {
+    match (refused, refusal(refused)) {
+        (Refusal::Meta(_), (_, error)) => (StatusCode::OK, error),
+        (_, answer) => answer,
+    }
 }
 
 /// Every client falls back to `initialize` on an unknown method; not every one does when it is

@@ -7,7 +7,7 @@ use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
-use waypost_wire::result::ensure_complete;
+use waypost_wire::result::{INPUT_REQUESTS, ensure_complete};
 
 use crate::asks;
 use crate::call::Call;
@@ -88,7 +88,7 @@ fn refused(end: &End, member: &Member, caller: &Caller) -> Option<ErrorObject> {
         End::Complete(result) if caller.polls => result,
         End::Complete(_) | End::Task(_) | End::Error(_) => return None,
     };
-    let requests = result.get("inputRequests")?;
+    let requests = result.get(INPUT_REQUESTS)?;
     let upstream = &*member.name;
     let request_id = request_id_field(&caller.request_id);
     let Some(questions) = asks::questions(requests) else {

@@ -25,8 +25,8 @@ use guarded::{Guarded, Rules};
 /// that both share must be able to tell them apart.
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
-/// Longest wait beside questions that are open; whoever waits for their answers ends it sooner.
-const LISTENING: Duration = Duration::from_secs(60 * 60);
+/// Longest wait beside questions that are open: `tasks.input_wait` ends it sooner.
+const LISTENING: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// Sends `call`, whose names are already the upstream's. `target` is the original name of the
 /// tool or prompt, for timeouts and metrics.
@@ -45,8 +45,8 @@ pub async fn send(
     target: Option<&str>,
 ) -> Result<Reply, CallError> {
     usable(member)?;
-    // Who listens adds nothing to what the upstream has to do.
-    let permit = if call.comeback == Comeback::Listens {
+    // Only answers give the upstream something to do.
+    let permit = if call.comeback != Comeback::Answers {
         None
     } else {
         let permit = member.permits().permit().ok_or_else(|| {
@@ -170,7 +170,11 @@ struct Watch {
 
 impl Watch {
     fn ended(&mut self, end: &End) {
-        self.member.status.answered();
+        // The server said nothing.
+        let silent = self.listens && matches!(end, End::InputRequired(_));
+        if !silent {
+            self.member.status.answered();
+        }
         self.emit(end.word());
     }
 

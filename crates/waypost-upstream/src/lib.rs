@@ -92,6 +92,7 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
         idle_timeout: settings.idle_timeout,
         max_sessions: settings.max_sessions,
         startup_timeout: settings.startup_timeout,
+        patience: parts.answer_within,
     };
     let room = Arc::clone(&parts.parked);
     let legacy = Legacy::new(sessions, dial, &parts.tasks, room);

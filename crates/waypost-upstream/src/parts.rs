@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use hyper_rustls::ConfigBuilderExt as _;
 use rustls::ClientConfig;
@@ -31,6 +32,8 @@ pub struct Parts {
     pub tell_callers: bool,
     /// Room for calls whose servers wait for an answer of the caller; all upstreams share it.
     pub parked: Arc<Semaphore>,
+    /// How long such a call waits.
+    pub answer_within: Duration,
     /// Ends children should Waypost die; without one they may outlive it.
     pub guard: Option<Guard>,
 }

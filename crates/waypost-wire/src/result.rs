@@ -12,6 +12,14 @@ pub const TTL_MS: &str = "ttlMs";
 /// caching).
 pub const CACHE_SCOPE: &str = "cacheScope";
 
+/// What a server asks, by key: a member of an `input_required` result (specification: multi
+/// round-trip requests).
+pub const INPUT_REQUESTS: &str = "inputRequests";
+/// The answers, by the same keys: a member of the retry's params.
+pub const INPUT_RESPONSES: &str = "inputResponses";
+/// What the server wants to have back with the retry: a member of both.
+pub const REQUEST_STATE: &str = "requestState";
+
 /// What the request states begin with that Waypost makes: something waits behind them. Any other
 /// stands for itself.
 pub const OWN_STATE: &str = "wp1.";

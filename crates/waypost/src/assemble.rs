@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
@@ -90,6 +91,9 @@ fn stateless(config: &Config) -> HashSet<View> {
     all.into_iter().chain(each).collect()
 }
 
+/// A question that nobody answers ends at the client first.
+const MARGIN: Duration = Duration::from_secs(30);
+
 /// What the connections to upstreams are given; `guard` is the program that ends children.
 pub(crate) fn upstreams(
     config: &Config,
@@ -110,6 +114,7 @@ pub(crate) fn upstreams(
         tls: waypost_upstream::parts::Tls::default(),
         tell_callers: is_ours_alone(config),
         parked: Arc::new(Semaphore::new(config.limits.parked)),
+        answer_within: config.tasks.input_wait + MARGIN,
         guard,
     }
 }

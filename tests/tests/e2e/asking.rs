@@ -49,7 +49,7 @@ fn is_cancelled(told: &Value) -> bool {
     told["method"] == "notifications/cancelled"
 }
 
-/// Answers nothing; how many questions came, and how many were taken back, before the end.
+/// Answers nothing, and lets the server go on whenever it asked; how many questions came, and how many were taken back, before the end.
 async fn says_nothing(peer: &Peer, begun: &mut Begun) -> (usize, usize) {
     let (mut asked, mut taken_back) = (0, 0);
     loop {
@@ -67,6 +67,7 @@ async fn says_nothing(peer: &Peer, begun: &mut Begun) -> (usize, usize) {
         }
         asked += 1;
         begun.pass();
+        peer.tool("u_go", json!({})).await.unwrap();
     }
 }
 
@@ -96,7 +97,7 @@ async fn r24_progress_and_log_messages_go_on_while_the_client_is_asked() {
 async fn a_server_that_needs_no_answer_any_more_ends_the_call_with_the_question_open() {
     let (peers, _gateway) = clients().await;
     for peer in peers {
-        let steps = json!([{ "ask": "elicitation/create" }, { "rest": 0.3 }]);
+        let steps = json!([{ "ask": "elicitation/create" }, { "wait": "go" }]);
         let mut begun = run(&peer, steps).await;
         assert_eq!(says_nothing(&peer, &mut begun).await, (1, 1), "{peer:?}");
         let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
@@ -109,8 +110,8 @@ async fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
     let (peers, _gateway) = clients().await;
     for peer in peers {
         let steps = json!([
-            { "ask": "elicitation/create" }, { "rest": 0.3 }, { "take_back": 1 },
-            { "ask": "roots/list" }, { "rest": 0.3 }, { "take_back": 1 }, { "rest": 0.3 },
+            { "ask": "elicitation/create" }, { "wait": "go" }, { "take_back": 1 },
+            { "ask": "roots/list" }, { "wait": "go" }, { "take_back": 1 },
         ]);
         let mut begun = run(&peer, steps).await;
         assert_eq!(says_nothing(&peer, &mut begun).await, (2, 2), "{peer:?}");
@@ -123,7 +124,7 @@ async fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
 async fn r19_a_child_that_dies_while_its_client_is_asked_fails_the_call_at_once() {
     let (peers, _gateway) = clients().await;
     for peer in peers {
-        let steps = json!([{ "ask": "elicitation/create" }, { "rest": 0.3 }, { "die": 1 }]);
+        let steps = json!([{ "ask": "elicitation/create" }, { "wait": "go" }, { "die": 1 }]);
         let mut begun = run(&peer, steps).await;
         assert_eq!(says_nothing(&peer, &mut begun).await, (1, 1), "{peer:?}");
         let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();

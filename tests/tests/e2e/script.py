@@ -2,14 +2,14 @@
 
 `run` takes `steps`, one after the other: `ask` a question of this method, `progress` and `log` to
 this number and text, `take_back` the last question, `answer` waits for the answer to the oldest
-question, `rest` does nothing for so many seconds, `die` is at once. Then it tells the answers.
+question, `wait` for a call of `go`, `die` is at once. Then it tells the answers.
 """
 
 import json
 import os
 import sys
-import time
 
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("run", "go")]
 asked = 0
 
 
@@ -56,8 +56,10 @@ def run(params):
             while (message := json.loads(sys.stdin.readline())).get("id") != wanted:
                 pass
             answers.append(message.get("result", message.get("error")))
-        elif kind == "rest":
-            time.sleep(what)
+        elif kind == "wait":
+            while (message := json.loads(sys.stdin.readline())).get("method") != "tools/call":
+                pass
+            write(id=message["id"], result={"content": []})
         elif kind == "die":
             print("out of luck", file=sys.stderr)
             sys.stderr.flush()
@@ -69,7 +71,7 @@ METHODS = {
     "initialize": initialize,
     "ping": lambda _: {},
     "logging/setLevel": lambda _: {},
-    "tools/list": lambda _: {"tools": [{"name": "run", "inputSchema": {"type": "object"}}]},
+    "tools/list": lambda _: {"tools": TOOLS},
     "tools/call": run,
 }
 

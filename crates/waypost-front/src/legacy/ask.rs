@@ -181,6 +181,7 @@ impl Drop for Pending {
             ("reason", Raw::string("no answer is wanted any more")),
         ]);
         let message = message::encode_notification(method::CANCELLED, &params);
-        self.outlet.post(Class::Note, [message].into());
+        // Not one of those that may be lost: the client would show the question for ever.
+        self.outlet.post(Class::Ask, [message].into());
     }
 }

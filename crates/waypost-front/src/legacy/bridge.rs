@@ -145,19 +145,19 @@ impl Session {
 
     /// Passes on what comes on a stream and is no answer.
     async fn relay(&self, stream: &Stream, message: &Message, line: Bytes) {
-        match message {
-            Message::Request(question) if !stream.ask(&question.id) => {
-                return self.nobody(&question.id);
-            }
-            Message::Notification(told) if told.method == method::CANCELLED => {
-                let id = told.params.get("requestId").cloned();
-                if let Some(Ok(id)) = id.map(Id::new) {
-                    self.asked.settle(&id);
-                }
-            }
-            Message::Request(_) | Message::Notification(_) | Message::Response(..) => {}
+        if let Message::Request(question) = message
+            && !stream.ask(&question.id)
+        {
+            return self.nobody(&question.id);
         }
         self.way.outbox.send([line].into()).await;
+        // Only now: until then the stream sees to it that the host is told.
+        if let Message::Notification(told) = message
+            && told.method == method::CANCELLED
+            && let Some(Ok(id)) = told.params.get("requestId").cloned().map(Id::new)
+        {
+            self.asked.settle(&id);
+        }
     }
 
     /// Passes on a message that has no answer.
@@ -187,10 +187,7 @@ impl Session {
         let before = self.lock().open.replace(open);
         // The host forgot all of it.
         if let Some(before) = before {
-            let way = self.way.clone();
-            self.way.tasks.spawn_here(|stop| async move {
-                stop.run_until_cancelled(close(&way, before)).await;
-            });
+            self.leave(before);
         }
     }
 

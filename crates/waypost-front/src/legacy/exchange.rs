@@ -16,7 +16,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::OWN_STATE;
+use waypost_wire::result::{INPUT_RESPONSES, OWN_STATE, REQUEST_STATE};
 
 use crate::Calls;
 use crate::encode;
@@ -27,9 +27,6 @@ use crate::legacy::session::Slot;
 use crate::legacy::translate;
 use crate::outlet::{Class, Outlet};
 use crate::rescue;
-
-const INPUT_RESPONSES: &str = "inputResponses";
-const REQUEST_STATE: &str = "requestState";
 
 /// Longest wait for a parked call to take note that nobody comes back for it.
 const LET_GO: Duration = Duration::from_secs(5);

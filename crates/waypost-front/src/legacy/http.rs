@@ -251,11 +251,8 @@ impl Post<'_> {
     /// The answer to a request that is as it should be, in a session that is there: session
     /// clients show the message of a JSON-RPC error, and lose that of an HTTP one.
     fn not_taken(&self, id: Id, refusal: Refusal) -> Response {
-        match &refusal {
-            Refusal::DuplicateId | Refusal::SessionBusy | Refusal::Meta(_) => {
-                let (_, error) = rescue::refusal(&refusal);
-                self.one(encode::error(Some(&id), &error))
-            }
+        match rescue::in_session(&refusal) {
+            (StatusCode::OK, error) => self.one(encode::error(Some(&id), &error)),
             // Its client ended it meanwhile.
             _ => answer::refused(&refusal.to(id)),
         }

@@ -13,7 +13,7 @@ use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::message::{self, Notification};
 use waypost_wire::object::Object;
-use waypost_wire::result::OWN_STATE;
+use waypost_wire::result::{INPUT_REQUESTS, INPUT_RESPONSES, OWN_STATE, REQUEST_STATE};
 
 use crate::events::Events;
 use crate::legacy::ask::Questions;
@@ -21,10 +21,6 @@ use crate::legacy::exchange::Exchange;
 use crate::legacy::progress::Progress;
 use crate::legacy::translate;
 use crate::outlet::Class;
-
-const INPUT_REQUESTS: &str = "inputRequests";
-const INPUT_RESPONSES: &str = "inputResponses";
-const REQUEST_STATE: &str = "requestState";
 
 /// A server that asks more often than this will not come to an end.
 const MOST_ROUNDS: u32 = 1000;
@@ -116,7 +112,10 @@ impl<'a> Rounds<'a> {
 
     async fn finish(&mut self, round: &mut Round) -> Result<End, CallError> {
         while let Some(event) = round.next().await {
-            match event? {
+            let event = event?;
+            // The answers have arrived.
+            *self.asking = false;
+            match event {
                 Event::Notification(notification) => self.pass(notification).await,
                 Event::End(end) => return Ok(end),
             }
@@ -141,7 +140,6 @@ impl<'a> Rounds<'a> {
         *self.asking = true;
         let Some(requests) = result.get(INPUT_REQUESTS) else {
             sleep(AGAIN).await;
-            *self.asking = false;
             return self.retry(None, Beside::Nothing).await;
         };
         let mut beside = self.listen().await?;
@@ -166,7 +164,8 @@ impl<'a> Rounds<'a> {
                         beside = self.listen().await?;
                     }
                     News::Over(end) => {
-                        *self.asking = false;
+                        // A failure may be one of listening alone.
+                        *self.asking = end.is_err();
                         return end.map(Asked::Over);
                     }
                 },
@@ -222,7 +221,6 @@ impl<'a> Rounds<'a> {
             ahead: None,
             events: Events::of(self.exchange.calls.clone(), self.call.clone()).await?,
         };
-        *self.asking = false;
         let mut failed = None;
         while beside.is_open() {
             let waits = round.ahead.is_none();
@@ -234,7 +232,10 @@ impl<'a> Rounds<'a> {
             };
             match news {
                 Some(News::Heard(notification)) => self.pass(notification).await,
-                Some(News::Over(Ok(end))) => return Ok(Asked::Over(end)),
+                Some(News::Over(Ok(end))) => {
+                    *self.asking = false;
+                    return Ok(Asked::Over(end));
+                }
                 Some(News::Over(Err(error))) => {
                     failed = Some(error);
                     beside = Beside::Nothing;

@@ -18,6 +18,7 @@ use waypost_wire::message::{Notification, Request};
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::method;
 use waypost_wire::object::Object;
+use waypost_wire::result::{INPUT_RESPONSES, REQUEST_STATE};
 
 use crate::Calls;
 use crate::event::Finish;
@@ -32,7 +33,6 @@ use crate::refusal::Refusal;
 use crate::rescue;
 
 pub(crate) const PING: &str = "ping";
-const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 pub(crate) const SET_LEVEL: &str = "logging/setLevel";
 pub(crate) const SUBSCRIBE: &str = "resources/subscribe";
 pub(crate) const UNSUBSCRIBE: &str = "resources/unsubscribe";
@@ -225,7 +225,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
 /// The old way of asking for a task, and what only retries carry: neither is a session client's
 /// to say.
 fn plain(mut params: Object) -> Object {
-    for member in ["task", "inputResponses", "requestState"] {
+    for member in ["task", INPUT_RESPONSES, REQUEST_STATE] {
         params.remove(member);
     }
     params
@@ -262,7 +262,7 @@ pub(crate) fn notification(session: &Session, notification: &Notification) {
             }
         }
         // Nothing inside keeps a list of them: servers ask, and ask again.
-        ROOTS_CHANGED => session.for_call().roots_changed(),
+        method::ROOTS_CHANGED => session.for_call().roots_changed(),
         _ => {}
     }
 }

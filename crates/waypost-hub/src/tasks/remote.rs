@@ -10,6 +10,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::INPUT_RESPONSES;
 use waypost_wire::task::Task;
 
 use crate::call::{Call, CallHeaders, Comeback};
@@ -184,7 +185,7 @@ impl Remote {
         method.clone_into(&mut call.method);
         call.params.set("taskId", Raw::string(&self.id));
         if let Some(responses) = responses {
-            call.params.set("inputResponses", responses);
+            call.params.set(INPUT_RESPONSES, responses);
         }
         let answer = async {
             let reply = Box::pin(forward::send_own(&self.member, call)).await?;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::{INPUT_REQUESTS, INPUT_RESPONSES, REQUEST_STATE};
 use waypost_wire::task::Status;
 
 use crate::error::{CallError, Kind, Origin};
@@ -23,9 +24,6 @@ use crate::tasks::remote::{Guard, Look, Remote};
 use crate::tasks::shared::{self, Answer, Shared, again};
 use crate::tasks::state::{Binding, Kind as StateKind, Round, RoundId, State, unknown_state};
 use crate::tasks::{Desk, Job};
-
-const INPUT_REQUESTS: &str = "inputRequests";
-pub(crate) const INPUT_RESPONSES: &str = "inputResponses";
 
 /// Asks the caller what the task asks, and lets the task wait for the answer.
 pub(crate) fn ask(
@@ -64,7 +62,7 @@ pub(crate) fn ask(
     Ok(End::InputRequired(Object::from_iter([
         ("resultType", Raw::string("input_required")),
         (INPUT_REQUESTS, requests.clone()),
-        ("requestState", Raw::string(&sealed)),
+        (REQUEST_STATE, Raw::string(&sealed)),
     ])))
 }
 

@@ -13,7 +13,7 @@ use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 use waypost_wire::method;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::OWN_STATE;
+use waypost_wire::result::{OWN_STATE, REQUEST_STATE};
 
 use crate::call::Call;
 use crate::error::CallError;
@@ -27,8 +27,6 @@ use crate::tasks::Desk;
 const NONCE_LEN: usize = 24;
 /// How long a wrapped state is good; the upstream's own limit is usually shorter.
 const WRAPPED_MS: u64 = 24 * 60 * 60 * 1000;
-/// The member of params and results that carries a state.
-const REQUEST_STATE: &str = "requestState";
 
 /// Seals and opens states.
 pub(crate) struct States(Vec<XChaCha20Poly1305>);

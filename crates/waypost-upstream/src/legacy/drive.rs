@@ -11,9 +11,10 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message;
 use waypost_wire::object::Object;
+use waypost_wire::result::INPUT_RESPONSES;
 
 use super::exchange::{Exchange, Need};
-use super::parked::{PATIENCE, Parked, Waiting};
+use super::parked::{Parked, Waiting};
 use super::pool::Pool;
 use super::question::Answered;
 use super::session::Session;
@@ -73,7 +74,7 @@ impl Drive {
         let request = message::encode_request(&Id::number(id), exchange.method(), &self.params);
         let mut request = session.link.request(id, request);
         let (mut sent, mut gathered, mut state) = (false, None, None);
-        let responses = self.call.params.get("inputResponses");
+        let responses = self.call.params.get(INPUT_RESPONSES);
         let responses = responses.and_then(|raw| raw.as_object().ok());
         let mut foreseen = responses.unwrap_or_default();
         loop {
@@ -98,6 +99,8 @@ impl Drive {
                     }
                 }
                 () = due(need, &mut gathered) => match need {
+                    // Others acted while this waited.
+                    _ if exchange.need() != need => {}
                     Need::Gather => {
                         let told = exchange.answer_foreseen(&mut foreseen);
                         let responses = told.iter().filter_map(Answered::response);
@@ -120,6 +123,7 @@ impl Drive {
                         }
                         return Sent::Done;
                     }
+                    Need::Parked(_) if !exchange.expire() => {}
                     Need::GivenUp | Need::Parked(_) => {
                         self.give_up(session, id, state.as_deref());
                         return Sent::Done;
@@ -136,7 +140,7 @@ impl Drive {
     /// Ends the caller's part with the questions, where there is room for a call that waits. Who
     /// waits beside questions that it has gets those of now, `shown` under the same state.
     fn show(&self, session: &Session, shown: Option<String>) -> Option<String> {
-        let until = Instant::now() + PATIENCE;
+        let until = self.parked.until();
         // Before anybody can have seen to one.
         session.table.expect_visits(&self.exchange);
         if let Some(state) = &shown
@@ -144,14 +148,16 @@ impl Drive {
         {
             return shown;
         }
-        let Some(place) = self.parked.place() else {
+        let kept = self.exchange.has_place();
+        let place = self.parked.place().filter(|_| !kept);
+        if place.is_none() && !kept {
             let why = "too many calls wait for an answer of their caller";
             let error = ErrorObject::new(code::INTERNAL_ERROR, why);
             for id in self.exchange.take_unshown(&error) {
                 session.table.refuse(&id, code::INTERNAL_ERROR, why);
             }
             return None;
-        };
+        }
         let state = self.parked.add(Waiting {
             exchange: Arc::clone(&self.exchange),
             table: Arc::clone(&session.table),

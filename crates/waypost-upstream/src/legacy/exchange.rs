@@ -16,14 +16,16 @@ use waypost_hub::asks;
 use waypost_hub::call::Call;
 use waypost_hub::reply::End;
 use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Notification, Outcome, Request};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::INPUT_RESPONSES;
 
-use self::state::{Parking, State};
+use self::state::State;
 use super::legs::{Leg, Outlet, Seat};
 use super::question::{Answered, Question};
 use super::table::Table;
@@ -213,7 +215,7 @@ impl Exchange {
             return false;
         };
         let question = state.questions.remove(at);
-        state.stale |= question.shown;
+        state.stale |= question.had;
         drop(state);
         self.wake.notify_one();
         true
@@ -272,7 +274,11 @@ impl Exchange {
     pub(crate) fn leave(&self, leg: u64) {
         let mut state = self.state();
         match &state.leg {
-            Some(now) if now.number == leg && now.listens => state.leg = None,
+            Some(now) if now.number == leg && now.listens => {
+                state.leg = None;
+                drop(state);
+                self.wake.notify_one();
+            }
             Some(now) if now.number == leg => {
                 state.give_up();
                 drop(state);
@@ -356,16 +362,15 @@ impl Exchange {
         let state = self.state();
         if state.given_up {
             Need::GivenUp
-        } else if let Some(parked) = &state.parked {
-            let news = state.stale || state.questions.iter().any(|question| !question.shown);
-            if state.leg.is_some() && news {
+        } else if let Some(until) = state.parked {
+            if state.leg.is_some() && state.has_news() {
                 Need::Gather
             } else {
-                Need::Parked(parked.until)
+                Need::Parked(until)
             }
         } else if state.over {
             Need::Over
-        } else if state.questions.iter().any(|question| !question.shown) {
+        } else if state.has_news() {
             Need::Gather
         } else if state.again && !state.held && state.questions.is_empty() {
             Need::Again
@@ -416,25 +421,50 @@ impl Exchange {
         self.wake.notify_one();
     }
 
-    /// Ends the leg with the questions and parks the call; whoever comes back has to bring
-    /// `state`.
-    pub(crate) fn show(&self, state: &str, until: Instant, place: OwnedSemaphorePermit) -> bool {
-        let mut this = self.state();
-        let parking = Parking {
-            until,
-            _permit: place,
-        };
-        this.show_to_caller(state, parking)
+    /// Whether it has a place among the calls that wait, now or from before.
+    pub(crate) fn has_place(&self) -> bool {
+        self.state().place.is_some()
     }
 
-    /// Gives whoever waits beside questions those of now, under the `state` that is known.
+    /// Ends the leg with the questions and parks the call; whoever comes back has to bring
+    /// `state`.
+    pub(crate) fn show(
+        &self,
+        state: &str,
+        until: Instant,
+        place: Option<OwnedSemaphorePermit>,
+    ) -> bool {
+        let mut this = self.state();
+        if place.is_some() {
+            this.place = place;
+        }
+        this.show_to_caller(state, until)
+    }
+
+    /// Gives whoever waits beside questions those of now, under the `state` that is known;
+    /// `false` for a call that nobody has to come back to.
     pub(crate) fn show_again(&self, state: &str, until: Instant) -> bool {
         let mut this = self.state();
-        if this.leg.is_none() {
+        let parked = this.parked.is_some();
+        if parked && this.leg.is_some() {
+            this.show_to_caller(state, until);
+        }
+        parked
+    }
+
+    /// Gives up a call that nobody came back to in time, and tells whoever waits beside its
+    /// questions; `false` when somebody just came.
+    pub(crate) fn expire(&self) -> bool {
+        let mut state = self.state();
+        if state.parked.is_none() {
             return false;
         }
-        let parked = this.parked.take();
-        parked.is_some_and(|parked| this.show_to_caller(state, Parking { until, ..parked }))
+        if state.leg.is_some() {
+            let text = "the server's question was not answered in time";
+            state.end_with(code::INTERNAL_ERROR, text);
+        }
+        state.give_up();
+        true
     }
 
     /// The questions that cannot be shown are refused: there is no room to wait. One that is a
@@ -446,6 +476,7 @@ impl Exchange {
             .into_iter()
             .partition(|question| question.shown);
         state.questions = shown;
+        state.stale = false;
         let unshown: Vec<Question> = unshown;
         if unshown.iter().any(|question| question.id.is_none()) {
             state.end(Ok(Ending::Ours(End::Error(error.clone()))));
@@ -477,7 +508,7 @@ impl Exchange {
         let mut state = self.state();
         let responses = call
             .params
-            .get("inputResponses")
+            .get(INPUT_RESPONSES)
             .and_then(|raw| raw.as_object().ok());
         let responses = responses.unwrap_or_default();
         let told = state.take_answered(&responses);
@@ -485,7 +516,9 @@ impl Exchange {
             question.shown = false;
         }
         state.parked = None;
-        state.stale = false;
+        if state.questions.is_empty() {
+            state.place = None;
+        }
         state.held = told.iter().any(|answered| answered.id.is_none());
         let outlet = self.attach(&mut state, call);
         drop(state);

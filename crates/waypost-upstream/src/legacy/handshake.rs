@@ -27,6 +27,16 @@ pub(crate) struct Hello {
     pub(crate) client_info: Raw,
 }
 
+impl Hello {
+    /// Whether the server is to be told when the client's roots change.
+    pub(crate) fn promises_roots(&self) -> bool {
+        let roots = self.capabilities.get("roots");
+        let roots = roots.and_then(|raw| raw.as_object().ok());
+        let promised = roots.and_then(|roots| roots.get("listChanged").and_then(Raw::as_bool));
+        promised.unwrap_or_default()
+    }
+}
+
 /// Opens the session; nothing else is sent before the server has accepted it.
 ///
 /// # Errors

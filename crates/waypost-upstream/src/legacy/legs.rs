@@ -82,6 +82,11 @@ impl Wants {
         }
     }
 
+    /// Whether the caller has a session.
+    pub(super) fn in_session(&self) -> bool {
+        self.in_session
+    }
+
     /// Whether log messages are wanted.
     pub(super) fn log(&self) -> bool {
         self.level.is_some()

@@ -5,19 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 use waypost_wire::result::OWN_STATE;
 
 use super::exchange::Exchange;
 use super::table::Table;
-
-/// How long a call waits for its caller.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The parked calls of one upstream.
 #[derive(Debug)]
 pub(crate) struct Parked {
     waiting: Mutex<HashMap<String, Waiting>>,
     room: Arc<Semaphore>,
+    patience: Duration,
 }
 
 /// One parked call and where it is open.
@@ -28,12 +27,18 @@ pub(crate) struct Waiting {
 }
 
 impl Parked {
-    /// `room` is shared with other upstreams.
-    pub(crate) fn new(room: Arc<Semaphore>) -> Self {
+    /// `room` is shared with other upstreams; each call waits as long as `patience`.
+    pub(crate) fn new(room: Arc<Semaphore>, patience: Duration) -> Self {
         Self {
             waiting: Mutex::default(),
             room,
+            patience,
         }
+    }
+
+    /// When a call that begins to wait now is given up.
+    pub(crate) fn until(&self) -> Instant {
+        Instant::now() + self.patience
     }
 
     /// A place, if there is one.

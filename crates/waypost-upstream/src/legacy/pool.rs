@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     /// Without the one of Waypost's own.
     pub(crate) max_sessions: usize,
     pub(crate) startup_timeout: Duration,
+    /// How long a call waits for its caller's answer.
+    pub(crate) patience: Duration,
 }
 
 type Entry = Arc<Flight<Arc<Session>>>;
@@ -249,12 +251,14 @@ impl Pool {
         let session = call.and_then(|call| call.session.as_ref());
         let session = session.filter(|_| matches!(key, Key::Session(_)));
         let released = session.map_or_else(CancellationToken::new, |s| s.released().clone());
+        let hello = key.hello(call, &self.settings.declare);
         let roots = session.and_then(ClientSession::roots);
+        let roots = roots.filter(|_| hello.promises_roots());
         Opening {
             key: key.clone(),
             upstream: Arc::clone(&self.settings.upstream),
             dial: Arc::clone(dial),
-            hello: key.hello(call, &self.settings.declare),
+            hello,
             within: self.settings.startup_timeout,
             idle: (!key.is_home()).then_some(self.settings.idle_timeout),
             released,

@@ -24,6 +24,8 @@ pub(crate) struct Question {
     pub(crate) params: Object,
     /// A caller has it.
     pub(crate) shown: bool,
+    /// A caller had it, and may have it still.
+    pub(crate) had: bool,
     /// The server did not say which call it belongs to.
     pub(crate) guessed: bool,
 }

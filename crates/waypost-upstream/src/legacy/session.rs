@@ -15,6 +15,7 @@ use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::id::Id;
 use waypost_wire::level::Level;
 use waypost_wire::message::{self, Outcome};
+use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
@@ -40,8 +41,6 @@ const TOLD_WITHIN: Duration = Duration::from_secs(30);
 /// How long calls may go on after Waypost was told to stop, or after the server has forgotten
 /// the session.
 const GRACE: Duration = Duration::from_secs(15);
-
-const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 
 /// One session with a server.
 #[derive(Debug)]
@@ -300,7 +299,7 @@ impl Session {
     async fn tell_roots(&self, roots: Option<watch::Receiver<u64>>) -> Infallible {
         if let Some(mut roots) = roots {
             while roots.changed().await.is_ok() {
-                let message = message::encode_notification(ROOTS_CHANGED, &Object::new());
+                let message = message::encode_notification(method::ROOTS_CHANGED, &Object::new());
                 self.table.say(message);
             }
         }

@@ -61,11 +61,12 @@ impl Legacy {
         tasks: &Tasks,
         room: Arc<Semaphore>,
     ) -> Self {
+        let (startup_timeout, patience) = (settings.startup_timeout, settings.patience);
         Self {
             upstream: Arc::clone(&settings.upstream),
-            startup_timeout: settings.startup_timeout,
+            startup_timeout,
             pool: Pool::new(settings, dial, tasks),
-            parked: Arc::new(Parked::new(room)),
+            parked: Arc::new(Parked::new(room, patience)),
             repeats: Repeats::default(),
             supports: Supports::default(),
             tasks: tasks.clone(),
@@ -214,6 +215,10 @@ impl Legacy {
             return reply.map_err(|fault| fault.into_call(&self.upstream));
         }
         let Some(waiting) = self.parked.take(state) else {
+            // What it is about goes on already, or is over.
+            if call.comeback == Comeback::GivesUp {
+                return Err(unknown());
+            }
             let end = self.repeats.end(state).await;
             return end.map(Reply::End).ok_or_else(unknown);
         };

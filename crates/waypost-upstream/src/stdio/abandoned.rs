@@ -60,19 +60,19 @@ const RUNS_ON: Duration = Duration::from_secs(120);
 #[derive(Debug, Default)]
 pub(crate) struct Abandoned {
     calls: BTreeMap<u64, (Sort, Instant)>,
-    /// The last call that was forgotten was given up then.
+    /// When the last of the calls that were forgotten was given up.
     forgot: Option<Instant>,
 }
 
 impl Abandoned {
-    /// Adds one; beyond the limit the oldest is forgotten.
+    /// Adds one; beyond the limit the one that was sent first is forgotten.
     pub(crate) fn remember(&mut self, id: u64, sort: Sort) {
         self.calls.insert(id, (sort, Instant::now()));
         if self.calls.len() > REMEMBERED
-            && let Some((_, (oldest, since))) = self.calls.pop_first()
-            && oldest.is_call()
+            && let Some((_, (first, since))) = self.calls.pop_first()
+            && first.is_call()
         {
-            self.forgot = Some(since);
+            self.forgot = self.forgot.max(Some(since));
         }
     }
 

@@ -26,6 +26,7 @@ pub fn parts() -> Parts {
         tls: Default::default(),
         tell_callers: true,
         parked: Arc::new(tokio::sync::Semaphore::new(100)),
+        answer_within: Duration::from_secs(600),
         guard: None,
     }
 }

@@ -109,12 +109,16 @@ impl Session {
         let session = self.clone();
         // Not the work of who asked first: the host may give that request up.
         self.way.tasks.spawn_here(|stop| async move {
-            let opened = tokio::time::timeout(WITHIN, session.open_again(&lost));
+            let mut half = None;
+            let opened = tokio::time::timeout(WITHIN, session.open_again(&lost, &mut half));
             let Some(opened) = stop.run_until_cancelled(opened).await else {
                 return;
             };
-            let late = || Err(Fault::not_reopened("the daemon did not answer in time"));
-            let opened = opened.unwrap_or_else(|_| late());
+            let late = |_| Err(Fault::not_reopened("the daemon did not answer in time"));
+            let opened = opened.unwrap_or_else(late);
+            if let (Err(_), Some(headers)) = (&opened, half) {
+                session.leave(Open::new(headers, lost.said.clone()));
+            }
             let opened = session.adopt(&lost, opened);
             if let Err(fault) = &opened {
                 tracing::warn!(error = %fault, "the session is lost");
@@ -125,8 +129,12 @@ impl Session {
         opening.shared()
     }
 
-    /// Says again what the host said.
-    async fn open_again(&self, lost: &Open) -> Result<HeaderMap, Fault> {
+    /// Says again what the host said. What is opened when that fails is in `half`.
+    async fn open_again(
+        &self,
+        lost: &Open,
+        half: &mut Option<HeaderMap>,
+    ) -> Result<HeaderMap, Fault> {
         let said = &lost.said;
         let (headers, outcome) = self.say(said.initialize.clone(), HeaderMap::new()).await?;
         let result = match outcome {
@@ -134,6 +142,7 @@ impl Session {
             Outcome::Error(error) => return Err(Fault::not_reopened(&error.message())),
         };
         let headers = super::named(&headers, &result);
+        *half = Some(headers.clone());
         if result.str("protocolVersion").as_deref() != Some(&*said.version) {
             return Err(Fault::not_reopened("the daemon speaks another version now"));
         }
@@ -152,45 +161,69 @@ impl Session {
         let mut state = self.lock();
         state.opening = None;
         let headers = opened?;
-        let fresh = Open::new(headers.clone(), lost.said.clone());
-        let now = state.open.as_ref().map(|open| open.headers.clone());
-        if now.as_ref().and_then(|now| now.get(SESSION_ID)) != lost.headers.get(SESSION_ID) {
+        let now = state.open.as_ref();
+        let id = |open: &Open| open.headers.get(SESSION_ID).cloned();
+        let same = now.filter(|now| id(now) == id(lost));
+        // The host may have gone on meanwhile.
+        let Some(said) = same.map(|now| now.said.clone()) else {
+            let now = now.map(|now| now.headers.clone());
             drop(state);
-            let way = self.way.clone();
-            self.way.tasks.spawn_here(|stop| async move {
-                stop.run_until_cancelled(close(&way, fresh)).await;
-            });
+            self.leave(Open::new(headers, lost.said.clone()));
             return now.ok_or_else(over);
-        }
+        };
         lost.over.cancel();
-        let (ready, resources) = (fresh.said.initialized.is_some(), &lost.said.resources);
-        state.open = Some(fresh);
+        state.open = Some(Open::new(headers.clone(), said.clone()));
         drop(state);
         tracing::info!("the daemon lost the session, another one was opened");
-        if ready {
-            self.listen();
-        }
-        self.subscribe(resources.clone(), headers.clone());
+        self.catch_up(&lost.said, said, headers.clone());
         Ok(headers)
     }
 
-    /// Makes the subscriptions again; calls need not wait for them.
-    fn subscribe(&self, resources: Vec<Raw>, headers: HeaderMap) {
-        if resources.is_empty() {
-            return;
-        }
-        let session = self.clone();
-        self.way.tasks.spawn_here(|stop| async move {
-            let all = stream::iter(resources).for_each_concurrent(TOGETHER, |uri| {
-                let (session, headers) = (session.clone(), headers.clone());
-                async move {
-                    if let Err(fault) = session.set(SUBSCRIBE, "uri", &uri, &headers).await {
-                        tracing::warn!(error = %fault, "a subscription is lost");
-                    }
+    /// Says what the host said since, and makes its subscriptions again; calls need not wait for
+    /// that.
+    fn catch_up(&self, before: &Said, said: Said, headers: HeaderMap) {
+        let (session, tasks) = (self.clone(), self.way.tasks.clone());
+        let since = said
+            .initialized
+            .clone()
+            .filter(|_| before.initialized.is_none());
+        let level = said
+            .level
+            .clone()
+            .filter(|level| before.level.as_ref() != Some(level));
+        tasks.spawn_here(|stop| async move {
+            let work = async {
+                if let Some(line) = since {
+                    session.tell(line).await;
                 }
-            });
-            stop.run_until_cancelled(all).await;
+                if said.initialized.is_some() {
+                    session.listen();
+                }
+                if let Some(level) = level {
+                    let set = session.set(SET_LEVEL, "level", &level, &headers).await;
+                    set.unwrap_or_else(|fault| lost_setting(&fault));
+                }
+                session.subscribe(&said.resources, &headers).await;
+            };
+            stop.run_until_cancelled(work).await;
         });
+    }
+
+    /// Ends a session that nobody needs.
+    pub(super) fn leave(&self, open: Open) {
+        let way = self.way.clone();
+        self.way.tasks.spawn_here(|stop| async move {
+            stop.run_until_cancelled(close(&way, open)).await;
+        });
+    }
+
+    async fn subscribe(&self, resources: &[Raw], headers: &HeaderMap) {
+        let all = stream::iter(resources).for_each_concurrent(TOGETHER, |uri| async move {
+            if let Err(fault) = self.set(SUBSCRIBE, "uri", uri, headers).await {
+                lost_setting(&fault);
+            }
+        });
+        all.await;
     }
 
     /// Sends a setting of the host again. What the daemon does not take now is lost: it took it
@@ -223,6 +256,10 @@ impl Session {
         }
         Err(Fault::BrokenOff)
     }
+}
+
+fn lost_setting(fault: &Fault) {
+    tracing::warn!(error = %fault, "a setting of the host is lost");
 }
 
 fn over() -> Fault {

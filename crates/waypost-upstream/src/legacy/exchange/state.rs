@@ -15,7 +15,7 @@ use waypost_wire::message::{Notification, Outcome};
 use waypost_wire::meta;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::RESULT_TYPE;
+use waypost_wire::result::{INPUT_REQUESTS, REQUEST_STATE, RESULT_TYPE};
 
 use super::{Ending, url_mode};
 use crate::fault::Fault;
@@ -49,7 +49,10 @@ pub(super) struct State {
     pub(super) prefix: String,
     /// What the server asked for and no caller declared.
     pub(super) refused: Map<String, Value>,
-    pub(super) parked: Option<Parking>,
+    /// It waits for somebody to come back, until then.
+    pub(super) parked: Option<Instant>,
+    /// Among the calls that wait, kept while any of its questions is with its caller.
+    pub(super) place: Option<OwnedSemaphorePermit>,
     /// A question that somebody has is not asked any more.
     pub(super) stale: bool,
     /// The server wants the call again once its questions are answered.
@@ -60,12 +63,6 @@ pub(super) struct State {
     /// Whoever looks at the answer has seen it.
     pub(super) delivered: bool,
     pub(super) over: bool,
-}
-
-#[derive(Debug)]
-pub(super) struct Parking {
-    pub(super) until: Instant,
-    pub(super) _permit: OwnedSemaphorePermit,
 }
 
 /// Notifications that wait for a caller, the newest of them.
@@ -109,6 +106,7 @@ impl State {
             method: method.to_owned(),
             params,
             shown: false,
+            had: false,
             guessed: false,
         })
     }
@@ -164,6 +162,7 @@ impl State {
     pub(super) fn show(&mut self) -> Object {
         let shown = self.questions.iter_mut().map(|question| {
             question.shown = true;
+            question.had = true;
             let request = Question::request(&question.method, &question.params);
             (question.key.clone(), Raw::from(request))
         });
@@ -171,17 +170,17 @@ impl State {
     }
 
     /// Ends the leg with all questions; the call waits for whoever comes back.
-    pub(super) fn show_to_caller(&mut self, state: &str, parking: Parking) -> bool {
+    pub(super) fn show_to_caller(&mut self, state: &str, until: Instant) -> bool {
         let Some(leg) = self.leg.take() else {
             return false;
         };
         let requests = self.show();
         self.stale = false;
-        self.parked = Some(parking);
+        self.parked = Some(until);
         let result = Object::from_iter([
             (RESULT_TYPE, Raw::string("input_required")),
-            ("inputRequests", requests.into()),
-            ("requestState", Raw::string(state)),
+            (INPUT_REQUESTS, requests.into()),
+            (REQUEST_STATE, Raw::string(state)),
         ]);
         // Who has gone this moment does not come back: then its state is never used.
         drop(leg.end(Ok(Ending::Ours(End::InputRequired(result)))));
@@ -223,6 +222,7 @@ impl State {
                 let untaken = leg.end(ending);
                 if untaken.is_none() {
                     self.parked = None;
+                    self.place = None;
                 }
                 untaken
             }
@@ -237,6 +237,19 @@ impl State {
         let (had, left): (Vec<_>, Vec<_>) = all.into_iter().partition(has);
         self.questions = had;
         self.left.extend(left);
+    }
+
+    /// Ends it with an error of our own.
+    pub(super) fn end_with(&mut self, code: i64, text: &str) {
+        let error = ErrorObject::new(code, text);
+        self.end(Ok(Ending::Ours(End::Error(error))));
+    }
+
+    /// Whether whoever waits is to be given the questions: some are new to it, or one that it has
+    /// is not asked any more, which only a caller with a session is told.
+    pub(super) fn has_news(&self) -> bool {
+        let told = self.leg.as_ref().is_some_and(|leg| leg.wants.in_session());
+        (self.stale && told) || self.questions.iter().any(|question| !question.shown)
     }
 
     /// Passes on what is not the end, to whoever waits or comes to wait.
@@ -264,16 +277,16 @@ impl State {
         self.leg = Some(leg);
         if let Some(answer) = self.answer.take() {
             self.end(answer);
-        } else if self.over {
-            let text = "the call has ended, and its answer was given";
-            let error = ErrorObject::new(code::INVALID_REQUEST, text);
-            self.end(Ok(Ending::Ours(End::Error(error))));
+        } else if self.over || self.given_up {
+            let text = "the call that asked is over";
+            self.end_with(code::INVALID_REQUEST, text);
         }
     }
 
     pub(super) fn give_up(&mut self) {
         self.leg = None;
         self.parked = None;
+        self.place = None;
         self.given_up = true;
     }
 }

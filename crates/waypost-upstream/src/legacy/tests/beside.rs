@@ -1,9 +1,11 @@
 //! What a call says while its caller has a question.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::future::join;
-use futures_util::{StreamExt as _, TryFutureExt as _};
+use futures_util::stream::Peekable;
+use futures_util::{FutureExt as _, StreamExt as _, TryFutureExt as _};
 use serde_json::{Value, json};
 use waypost_config::config::Isolation;
 use waypost_hub::call::{Call, Comeback};
@@ -23,6 +25,8 @@ struct Asking {
     request: Value,
     state: String,
 }
+
+type Heard = Peekable<EventStream>;
 
 /// A caller that hears all there is.
 fn caller() -> Call {
@@ -61,8 +65,8 @@ impl Asking {
         call
     }
 
-    /// Begins to listen; what is heard can be read from then on.
-    fn listens(&self) -> EventStream {
+    /// Listens from now on.
+    fn listens(&self) -> Heard {
         let (legacy, call) = (
             Arc::clone(&self.legacy),
             self.comes_back(Comeback::Listens, &Value::Null),
@@ -74,7 +78,9 @@ impl Asking {
                 .map_err(|e| e.into_call(&"u".into()))
         };
         let events = reply.map_ok(Reply::into_stream).try_flatten_stream();
-        events.boxed()
+        let mut events = events.boxed().peekable();
+        let _there = Pin::new(&mut events).peek().now_or_never();
+        events
     }
 
     async fn answers(&self, answers: &Value) -> End {
@@ -95,12 +101,12 @@ impl Asking {
     }
 }
 
-async fn next(events: &mut EventStream) -> Result<Event, CallError> {
+async fn next(events: &mut Heard) -> Result<Event, CallError> {
     events.next().await.unwrap()
 }
 
 /// The method of the next notification and its params.
-async fn told(events: &mut EventStream) -> (String, Object) {
+async fn told(events: &mut Heard) -> (String, Object) {
     match next(events).await.unwrap() {
         Event::Notification(notification) => (notification.method, notification.params),
         Event::End(end) => panic!("{end:?}"),
@@ -108,7 +114,7 @@ async fn told(events: &mut EventStream) -> (String, Object) {
 }
 
 /// What is asked, by the end of a stream.
-async fn asked(events: &mut EventStream) -> Vec<String> {
+async fn asked(events: &mut Heard) -> Vec<String> {
     match next(events).await.unwrap() {
         Event::End(End::InputRequired(result)) => {
             let requests = result
@@ -161,7 +167,13 @@ async fn r24_what_comes_while_nobody_listens_is_kept_for_who_comes_back() {
     drop(heard);
     asking.progress(2);
     let call = asking.comes_back(Comeback::Answers, &accept());
-    let mut events = asking.legacy.call(call).await.unwrap().into_stream();
+    let mut events = asking
+        .legacy
+        .call(call)
+        .await
+        .unwrap()
+        .into_stream()
+        .peekable();
     let params = told(&mut events).await.1;
     assert_eq!(params.get("progress").map(Raw::text), Some("2"));
 }
@@ -169,7 +181,7 @@ async fn r24_what_comes_while_nobody_listens_is_kept_for_who_comes_back() {
 #[tokio::test(start_paused = true)]
 async fn who_listens_and_leaves_gives_nothing_up() {
     let asking = Asking::new().await;
-    drop(asking.listens().next());
+    drop(asking.listens());
     let mut heard = asking.listens();
     asking.progress(1);
     told(&mut heard).await;
@@ -240,7 +252,7 @@ async fn who_listens_is_relieved_by_who_answers_and_loses_nothing() {
     assert_eq!(params.get("progress").map(Raw::text), Some("2"));
     let nothing: [&str; 0] = [];
     assert_eq!(asked(&mut heard).await, nothing);
-    let mut events = reply.unwrap().into_stream();
+    let mut events = reply.unwrap().into_stream().peekable();
     let params = told(&mut events).await.1;
     assert_eq!(params.get("progress").map(Raw::text), Some("3"));
     assert!(matches!(
@@ -291,4 +303,70 @@ async fn what_waits_beside_a_question_is_bounded() {
         Some("744"),
         "the newest are kept"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_is_never_answered_ends_the_call_in_our_own_words() {
+    let asking = Asking::new().await;
+    let mut heard = asking.listens();
+    let end = next(&mut heard).await.unwrap();
+    let Event::End(End::Error(error)) = end else {
+        panic!("{end:?}");
+    };
+    assert!(error.message().contains("in time"), "{}", error.message());
+    let is_cancel = |said: &Value| said["method"] == "notifications/cancelled";
+    asking.line.hears(is_cancel).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_taken_back_beside_an_answer_is_taken_back_at_the_client() {
+    let asking = Asking::new().await;
+    let mut heard = asking.listens();
+    asking.line.says_on(Some(&asking.request), &question("b"));
+    asked(&mut heard).await;
+    let plays = async {
+        asking.line.hears(|said| said["id"] == "a").await;
+        asking
+            .line
+            .says(&json!({ "method": "notifications/cancelled", "params": { "requestId": "b" } }));
+    };
+    let answer = accept();
+    let (end, ()) = join(asking.answers(&answer), plays).await;
+    let End::InputRequired(left) = end else {
+        panic!("{end:?}");
+    };
+    assert_eq!(left.get("inputRequests").unwrap().text(), "{}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_to_one_of_two_questions_keeps_the_place_for_the_other() {
+    let server = Played::new();
+    let legacy = Arc::new(server.legacy(Isolation::Session, 1));
+    let plays = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        line.says_on(Some(&request), &question("a"));
+        line.says_on(Some(&request), &question("b"));
+        (line, request)
+    };
+    let (first, (line, request)) = join(end(&legacy, caller()), plays).await;
+    let asking = Asking {
+        legacy,
+        line,
+        request,
+        state: state(first),
+    };
+    let again = asking.answers(&accept()).await;
+    assert!(matches!(again, End::InputRequired(_)), "{again:?}");
+    let other = async {
+        let request = asking.line.request("tools/call").await;
+        asking.line.says_on(Some(&request), &question("c"));
+        asking.line.hears(|said| said["id"] == "c").await
+    };
+    let mut full = asking.legacy.call(caller()).boxed();
+    let refused = tokio::select! {
+        refused = other => refused,
+        _ = &mut full => panic!("asked"),
+    };
+    assert!(refused["error"].is_object(), "{refused}");
 }

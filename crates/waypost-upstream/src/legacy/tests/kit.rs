@@ -29,6 +29,9 @@ use crate::legacy::{Legacy, Settings};
 pub(super) const WELCOME: &str =
     r#"{"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}}}}"#;
 
+/// How long calls wait for their callers.
+pub(super) const PATIENCE: Duration = Duration::from_secs(600);
+
 /// A server whose sessions answer `initialize`, and every other request only when told to.
 #[derive(Clone, Debug)]
 pub(super) struct Played(Arc<Inner>);
@@ -108,6 +111,7 @@ pub(super) fn settings(isolation: Isolation) -> Settings {
         idle_timeout: Duration::from_secs(60),
         max_sessions: 2,
         startup_timeout: Duration::from_secs(60),
+        patience: PATIENCE,
     }
 }
 

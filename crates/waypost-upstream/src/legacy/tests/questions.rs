@@ -9,8 +9,7 @@ use waypost_hub::reply::End;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::raw::Raw;
 
-use super::kit::{Played, call, call_in_session, end, object, question, result, state};
-use crate::legacy::parked::PATIENCE;
+use super::kit::{PATIENCE, Played, call, call_in_session, end, object, question, result, state};
 
 fn refusal(id: &str) -> impl Fn(&Value) -> bool {
     let id = id.to_owned();

@@ -128,6 +128,7 @@ pub(super) fn dialer_on(tasks: &Tasks, url: &str, transport: Transport, limit: u
         tls: Default::default(),
         tell_callers: true,
         parked: Arc::new(tokio::sync::Semaphore::new(1)),
+        answer_within: Duration::from_secs(600),
         guard: None,
     };
     HttpDial::new(&settings, transport, Duration::from_secs(10), &parts).unwrap()
