@@ -320,8 +320,6 @@ const HUB_ERA_WORDS: &[(&str, &str)] = &[
     ("lib.rs", " eras"),
     ("tasks.rs", " eras"),
     ("tasks.rs", "2025-"),
-    // The old code of a missing resource is understood from whoever sends it.
-    ("finish.rs", "legacy"),
 ];
 
 /// Where they may stand beside the two folders `legacy`: where an era is told from the other, where

@@ -57,7 +57,7 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
         return End::Error(refused);
     }
     if let End::Error(error) = end {
-        return End::Error(modern(error));
+        return End::Error(settled(error));
     }
     if let End::Complete(result) = &mut end {
         ensure_complete(result);
@@ -68,15 +68,13 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
     end
 }
 
-/// An error under the code that it has today.
-fn modern(error: ErrorObject) -> ErrorObject {
-    match error.code() {
-        code::DRAFT_MISSING_CAPABILITY if error.required_capabilities().is_some() => {
-            error.with_code(code::MISSING_CAPABILITY)
-        }
-        code::LEGACY_RESOURCE_NOT_FOUND => error.with_code(code::INVALID_PARAMS),
-        _ => error,
+/// An error under the code that it has since the extension's last draft.
+fn settled(error: ErrorObject) -> ErrorObject {
+    let draft = error.code() == code::DRAFT_MISSING_CAPABILITY;
+    if draft && error.required_capabilities().is_some() {
+        return error.with_code(code::MISSING_CAPABILITY);
     }
+    error
 }
 
 /// The error in place of a question, or of a task that waits for one, that the caller did not

@@ -1,7 +1,8 @@
 //! From a JSON-RPC response to the end of a call.
 
 use waypost_hub::reply::End;
-use waypost_wire::error::Malformed;
+use waypost_wire::code;
+use waypost_wire::error::{ErrorObject, Malformed};
 use waypost_wire::message::Outcome;
 use waypost_wire::result::ResultType;
 
@@ -11,7 +12,7 @@ use crate::fault::Fault;
 /// kind of result to another.
 pub(crate) fn end(outcome: Outcome) -> Result<End, Fault> {
     let raw = match outcome {
-        Outcome::Error(error) => return Ok(End::Error(error)),
+        Outcome::Error(error) => return Ok(End::Error(refusal(error))),
         Outcome::Result(raw) => raw,
     };
     if !raw.is_object() {
@@ -26,6 +27,15 @@ pub(crate) fn end(outcome: Outcome) -> Result<End, Fault> {
         ResultType::InputRequired => Ok(End::InputRequired(result)),
         ResultType::Task => Ok(End::Task(result)),
         ResultType::Unknown => Err(Fault::ResultType),
+    }
+}
+
+/// The error under a code that means today what the server means: some libraries speak the
+/// stateless protocol and still send the code that a missing resource had before.
+fn refusal(error: ErrorObject) -> ErrorObject {
+    match error.code() {
+        code::FORMER_RESOURCE_NOT_FOUND => error.with_code(code::INVALID_PARAMS),
+        _ => error,
     }
 }
 
@@ -63,5 +73,19 @@ mod tests {
         let not = "the answer is not valid: `result` must be an object";
         check("[]", not);
         check("null", not);
+    }
+
+    #[test]
+    fn r72_a_missing_resource_has_the_code_of_today() {
+        let text = r#"{"code":-32002,"message":"no such file","data":{"uri":"file:///x", "n":1.0}}"#;
+        let raw = Raw::parse(&Bytes::from_static(text.as_bytes())).unwrap();
+        let error = ErrorObject::parse(&raw).unwrap();
+        let Ok(End::Error(error)) = end(Outcome::Error(error)) else {
+            panic!("no error")
+        };
+        assert_eq!(error.code(), -32602);
+        assert_eq!(error.message(), "no such file");
+        let data = error.data().unwrap();
+        assert_eq!(data.text(), r#"{"uri":"file:///x", "n":1.0}"#);
     }
 }

@@ -19,5 +19,5 @@ pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// What earlier drafts sent instead of [`MISSING_CAPABILITY`]; understood, never emitted.
 pub const DRAFT_MISSING_CAPABILITY: i64 = -32003;
 /// What servers before 2026-07-28 send where a resource is not found, in place of
-/// [`INVALID_PARAMS`]; understood, never emitted.
-pub const LEGACY_RESOURCE_NOT_FOUND: i64 = -32002;
+/// [`INVALID_PARAMS`]; understood from everybody, sent to session clients only.
+pub const FORMER_RESOURCE_NOT_FOUND: i64 = -32002;

@@ -96,7 +96,7 @@ pub(crate) async fn subscribe(
     let data = Object::from_iter([("uri", Raw::string(uri))]);
     let data = Raw::from(data).decode::<serde_json::Value>();
     Err(ErrorObject::with_data(
-        code::LEGACY_RESOURCE_NOT_FOUND,
+        code::FORMER_RESOURCE_NOT_FOUND,
         text,
         &data,
     ))

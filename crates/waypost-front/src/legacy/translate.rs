@@ -153,7 +153,7 @@ pub(crate) fn end(method: &str, end: End) -> End {
 pub(crate) fn error(method: &str, error: ErrorObject) -> ErrorObject {
     match error.code() {
         code::INVALID_PARAMS if method == method::RESOURCES_READ => {
-            error.with_code(code::LEGACY_RESOURCE_NOT_FOUND)
+            error.with_code(code::FORMER_RESOURCE_NOT_FOUND)
         }
         // The client did not say that it can do what the server needs.
         code::MISSING_CAPABILITY => error.with_code(code::INVALID_REQUEST),

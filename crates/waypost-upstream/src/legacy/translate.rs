@@ -68,7 +68,7 @@ fn ttl(called: &str) -> Option<u64> {
 /// The error under a code that means the same today.
 fn refusal(error: ErrorObject) -> ErrorObject {
     match error.code() {
-        code::LEGACY_RESOURCE_NOT_FOUND => error.with_code(code::INVALID_PARAMS),
+        code::FORMER_RESOURCE_NOT_FOUND => error.with_code(code::INVALID_PARAMS),
         // These have meanings today that no server of that era can have meant.
         -32099..=-32020 => error.with_code(code::INTERNAL_ERROR),
         _ => error,
