@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn r72_a_missing_resource_has_the_code_of_today() {
-        let text = r#"{"code":-32002,"message":"no such file","data":{"uri":"file:///x", "n":1.0}}"#;
+        let text =
+            r#"{"code":-32002,"message":"no such file","data":{"uri":"file:///x", "n":1.0}}"#;
         let raw = Raw::parse(&Bytes::from_static(text.as_bytes())).unwrap();
         let error = ErrorObject::parse(&raw).unwrap();
         let Ok(End::Error(error)) = end(Outcome::Error(error)) else {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::process::Command;
 use waypost::daemon::Daemon;
 use waypost_testkit::demo::{demo_everything, legacy_everything};
-use waypost_testkit::kit::legacy::{Endpoint, LineEnd, Lost, Options, Revision, Transport};
+use waypost_testkit::kit::legacy::{Endpoint, LineEnd, Lost, Options, Quirks, Revision, Transport};
 use waypost_testkit::misbehave::sessions;
 use waypost_testkit::peer::{Answers, Kind, Manners, Peer, Target};
 use waypost_testkit::run::{ANY_PORT, Running};
@@ -415,6 +415,34 @@ async fn r16_abandoned_sessions_are_freed_and_come_back_when_they_are_used() {
     assert!(server.sessions().wait_for(freed).await);
     let echo = peers[0].tool("u_echo", json!({})).await.unwrap();
     assert_eq!(echo.text(), "{}", "{:?}", echo.answer);
+}
+
+#[tokio::test]
+async fn r09_a_list_that_changes_reaches_clients_though_its_server_did_not_announce_that() {
+    for transport in [Transport::Http, Transport::Sse] {
+        let quirks = Quirks {
+            unannounced: true,
+            ..Quirks::default()
+        };
+        let options = Options {
+            transport,
+            quirks,
+            ..Options::default()
+        };
+        let server = legacy_everything(ANY_PORT, options).await.unwrap();
+        let gateway = in_front_of(&server).await;
+        let peer = connect(NOVEMBER, &gateway.url).await;
+        let (change, new) = ("u_test_trigger_tool_change", json!("u_test_dynamic_tool"));
+        let has = async || {
+            let tools = peer.list("tools").await.unwrap();
+            tools.iter().any(|tool| tool["name"] == new)
+        };
+        assert!(!has().await);
+        peer.tool(change, json!({})).await.unwrap();
+        let told = peer.told("notifications/tools/list_changed").await;
+        assert!(told.is_some(), "{transport:?}: nothing is told");
+        assert!(has().await, "{transport:?}");
+    }
 }
 
 /// How long a server takes to start that is slow.

@@ -18,7 +18,7 @@ use waypost_wire::raw::Raw;
 use super::listeners::{Ears, Filter};
 use super::session::Session;
 
-/// Subscribes to what of the wish the server announces.
+/// Subscribes to what of the wish the server can tell of.
 pub(crate) async fn open(
     session: Arc<Session>,
     upstream: &Arc<str>,
@@ -31,9 +31,9 @@ pub(crate) async fn open(
         .unwrap_or_default();
     let wanted = Filter::read(&wanted);
     let mut filter = Filter {
-        tools: wanted.tools && session.facts.announces_list("tools"),
-        prompts: wanted.prompts && session.facts.announces_list("prompts"),
-        resources: wanted.resources && session.facts.announces_list("resources"),
+        tools: wanted.tools && session.has("tools"),
+        prompts: wanted.prompts && session.has("prompts"),
+        resources: wanted.resources && session.has("resources"),
         ..Filter::default()
     };
     // Before the server is asked: what it says at once is heard.

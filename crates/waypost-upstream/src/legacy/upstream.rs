@@ -82,15 +82,13 @@ impl Legacy {
         let patience = self.startup_timeout / 2;
         match session.ask_within("ping", &Object::new(), patience).await {
             // Any answer is a sign of life.
-            Ok(_) => Ok(tasks::shown(session.facts.clone())),
+            Ok(_) => Ok(shown(&session)),
             Err(Fault::SessionLost) => {
                 let session = self.pool.renew(None, &session).await?;
-                Ok(tasks::shown(session.facts.clone()))
+                Ok(shown(&session))
             }
             // It may be at work on a call and answer nothing else meanwhile.
-            Err(Fault::Late(_)) if session.table.idle_since().is_none() => {
-                Ok(tasks::shown(session.facts.clone()))
-            }
+            Err(Fault::Late(_)) if session.table.idle_since().is_none() => Ok(shown(&session)),
             Err(fault) => {
                 if matches!(fault, Fault::Late(_)) {
                     session.close();
@@ -108,7 +106,7 @@ impl Legacy {
     pub(crate) async fn begin(&self, dial: Arc<dyn Dial>) -> Result<Facts, Fault> {
         let within = self.startup_timeout / 2;
         let session = self.pool.home_over(&dial, within).await?;
-        Ok(tasks::shown(session.facts.clone()))
+        Ok(shown(&session))
     }
 
     /// Answers `call`.
@@ -290,6 +288,20 @@ impl From<CallError> for Unanswered {
     fn from(error: CallError) -> Self {
         Self::Other(error)
     }
+}
+
+/// What the server is to whoever calls it. That it tells when its lists change is true of every
+/// one: several do without having said so.
+fn shown(session: &Session) -> Facts {
+    let mut facts = tasks::shown(session.facts.clone());
+    for listed in ["tools", "prompts", "resources"] {
+        let capability = facts.capabilities.get(listed);
+        if let Some(Ok(mut capability)) = capability.map(Raw::as_object) {
+            capability.set("listChanged", Raw::bool(true));
+            facts.capabilities.set(listed, capability.into());
+        }
+    }
+    facts
 }
 
 fn described(session: &Session) -> Reply {

@@ -76,6 +76,8 @@ pub struct Quirks {
     pub questions_on_get: bool,
     /// Every answer is an event stream, as some frameworks do it.
     pub always_streams: bool,
+    /// Lists that change are announced although `initialize` did not say so.
+    pub unannounced: bool,
     /// How lines of event streams end.
     pub line_end: LineEnd,
     /// How the `endpoint` event names the place to post to.

@@ -32,13 +32,16 @@ fn capabilities(modern: &Value, revision: Revision, options: &Options) -> Value 
         all.insert("tasks".into(), tasks);
     }
     all.remove("extensions");
-    if !options.sessions {
-        // Nothing can be told to a client that is not asking.
-        for of in ["tools", "prompts", "resources"] {
-            if let Some(Value::Object(members)) = all.get_mut(of) {
-                members.remove("listChanged");
-                members.remove("subscribe");
-            }
+    for of in ["tools", "prompts", "resources"] {
+        let Some(Value::Object(members)) = all.get_mut(of) else {
+            continue;
+        };
+        // Without a session nothing can be told to a client that is not asking.
+        if !options.sessions || options.quirks.unannounced {
+            members.remove("listChanged");
+        }
+        if !options.sessions {
+            members.remove("subscribe");
         }
     }
     Value::Object(all)

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_config::config::Isolation;
-use waypost_hub::call::{Principal, Session};
+use waypost_hub::call::{Call, Principal, Session};
 use waypost_hub::error::Kind;
 use waypost_hub::lifecycle::Tasks;
-use waypost_hub::reply::End;
+use waypost_hub::reply::{End, Event};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -83,6 +84,33 @@ async fn what_is_no_known_session_is_refused() {
         sleep(Duration::from_millis(1)).await;
         assert!(server.line(0).is_closed());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r09_a_list_that_changes_is_heard_of_though_nobody_announced_that() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let answered = async {
+        let line = server.first().await;
+        let ping = line.request("ping").await;
+        line.says(&result(&ping));
+    };
+    let (facts, ()) = join(legacy.discover(), answered).await;
+    let facts = facts.unwrap();
+    assert!(facts.announces_list("tools") && !facts.announces_list("prompts"));
+    let wanted = json!({ "notifications": {
+        "toolsListChanged": true, "promptsListChanged": true } });
+    let listen = Call::own("subscriptions/listen", object(&wanted));
+    let mut events = legacy.call(listen).await.unwrap().into_stream();
+    let mut next = async || match events.next().await {
+        Some(Ok(Event::Notification(notification))) => notification,
+        other => panic!("{other:?}"),
+    };
+    let honoured = next().await.params.get("notifications").cloned().unwrap();
+    assert_eq!(honoured.text(), r#"{"toolsListChanged":true}"#);
+    let changed = "notifications/tools/list_changed";
+    server.line(0).says(&json!({ "method": changed }));
+    assert_eq!(next().await.method, changed);
 }
 
 #[tokio::test(start_paused = true)]
