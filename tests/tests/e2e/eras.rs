@@ -306,12 +306,15 @@ async fn r14_the_endpoint_of_an_sse_server_is_found_however_it_is_named() {
 async fn r14_an_sse_server_that_names_another_origin_is_refused() {
     let elsewhere = Endpoint::OtherOrigin("http://127.0.0.1:9".to_owned());
     let server = sessions::sse(elsewhere, LineEnd::Lf).await.unwrap();
-    let upstreams = format!("u: {{ url: '{}', era: sse }}", server.url);
-    let gateway = Gateway::start(&upstreams).await.unwrap();
-    wait_for_state(&gateway.admin, "u", "down").await;
-    let error = upstream(&gateway.admin, "u").await["lastError"]["message"].clone();
-    let error = error.as_str().unwrap();
-    assert!(error.contains("origin"), "{error}");
+    for era in ["auto", "sse"] {
+        let upstreams = format!("u: {{ url: '{}', era: {era} }}", server.url);
+        let gateway = Gateway::start(&upstreams).await.unwrap();
+        wait_for_state(&gateway.admin, "u", "down").await;
+        let error = upstream(&gateway.admin, "u").await["lastError"]["message"].clone();
+        let error = error.as_str().unwrap();
+        let says = ["HTTP+SSE", "another origin", "hint: "];
+        assert!(says.iter().all(|part| error.contains(part)), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -54,12 +54,12 @@ async fn r14_an_endpoint_elsewhere_is_refused_in_clear_words() {
         ..Quirks::default()
     };
     let running = server(Transport::Sse, quirks).await;
-    let upstream = reach(&running.url, "era: sse");
-    let error = failure(&*upstream).await;
-    assert!(
-        error.to_string().contains("another origin than its own"),
-        "{error}"
-    );
+    for era in ["auto", "legacy", "sse"] {
+        let upstream = reach(&running.url, &format!("era: {era}"));
+        let error = failure(&*upstream).await.to_string();
+        let says = ["HTTP+SSE", "another origin", "refused", "hint: "];
+        assert!(says.iter().all(|part| error.contains(part)), "{error}");
+    }
     assert_eq!(other.sessions().opened(), 0);
 }
 

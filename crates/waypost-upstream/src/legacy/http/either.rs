@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use waypost_hub::upstream::BoxFuture;
 
+use super::endpoint::EndpointFault;
 use super::sse::Sse;
 use super::streamable::Streamable;
 use super::wire::Wire;
@@ -55,17 +56,24 @@ impl Either {
         }
     }
 
-    /// The other transport, where the server has it.
-    async fn turn(&self) -> Option<&Sse> {
+    /// The other transport; `None` where the server does not seem to have it.
+    async fn turn(&self) -> Option<Result<&Sse, Fault>> {
         let opened = Sse::open(&self.wire, Arc::clone(&self.ear), self.within).await;
-        let sse = opened.ok()?;
+        let sse = match opened {
+            Ok(sse) => sse,
+            // It has named one, so that is the transport, and what is wrong with it the reason.
+            Err(fault @ Fault::Endpoint(EndpointFault::OtherOrigin | EndpointFault::NotUrl)) => {
+                return Some(Err(fault));
+            }
+            Err(_) => return None,
+        };
         self.remember.store(true, Ordering::Relaxed);
         TransportChosen {
             upstream: &self.wire.name,
             transport: "sse",
         }
         .emit();
-        Some(self.sse.get_or_init(|| sse))
+        Some(Ok(self.sse.get_or_init(|| sse)))
     }
 }
 
@@ -85,7 +93,7 @@ impl Link for Either {
                 return answered;
             };
             match self.turn().await {
-                Some(sse) => sse.request(id, message).await,
+                Some(sse) => sse?.request(id, message).await,
                 None => answered,
             }
         })

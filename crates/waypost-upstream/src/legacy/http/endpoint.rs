@@ -19,7 +19,7 @@ pub enum EndpointFault {
     NotUrl,
     /// Credentials would go to a server that they are not meant for.
     #[error(
-        "wants messages posted to another origin than its own, which is refused\nhint: use the address that the server takes for its own as `url`"
+        "speaks HTTP+SSE and wants messages posted to another origin than that of its stream, which is refused\nhint: use the address that the server takes for its own as `url`"
     )]
     OtherOrigin,
 }

@@ -111,7 +111,8 @@ async fn r14_another_origin_is_refused_and_sees_nothing() {
     assert!(fault.not_executed());
     assert_eq!(
         fault.to_string(),
-        "wants messages posted to another origin than its own, which is refused\n\
+        "speaks HTTP+SSE and wants messages posted to another origin than that of its stream, \
+         which is refused\n\
          hint: use the address that the server takes for its own as `url`"
     );
     assert!(other.requests().is_empty());
