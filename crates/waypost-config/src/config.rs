@@ -269,6 +269,8 @@ pub enum Reach {
         url: Url,
         /// Sent with each request; names are valid and lower case, values valid.
         headers: Vec<(String, Secret)>,
+        /// Where messages are posted over HTTP+SSE, whatever the server says.
+        message_url: Option<Url>,
     },
     /// A child process.
     Stdio {

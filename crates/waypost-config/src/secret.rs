@@ -104,6 +104,28 @@ impl Url {
         Ok(Self(uri))
     }
 
+    /// Checks and wraps an address at the same host, given by its path, or a whole one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Url::parse`].
+    pub(crate) fn beside(&self, text: &str) -> Result<Self, (&'static str, &'static str)> {
+        const WRONG: (&str, &str) = (
+            "neither a path nor an address",
+            "write it like `/prefix/messages` or `https://host.example/messages`",
+        );
+        if text.contains("://") {
+            return Self::parse(text);
+        }
+        // Two slashes begin a host's name.
+        if !text.starts_with('/') || text.starts_with("//") || text.contains(['#', '\\']) {
+            return Err(WRONG);
+        }
+        let mut parts = self.0.clone().into_parts();
+        parts.path_and_query = Some(text.parse().map_err(|_| WRONG)?);
+        http::Uri::from_parts(parts).map(Self).map_err(|_| WRONG)
+    }
+
     /// The whole address, query included. For connecting, not for printing.
     #[must_use]
     pub fn uri(&self) -> &http::Uri {
@@ -170,5 +192,33 @@ mod tests {
         ] {
             assert_eq!(Url::parse(text).unwrap_err().0, what, "{text}");
         }
+    }
+
+    #[test]
+    fn an_address_beside_another_is_a_path_at_its_host_or_a_whole_one() {
+        let url = Url::parse("https://ci.example:8443/p/sse?api_key=canary").unwrap();
+        let beside = |text: &str| url.beside(text).map(|url| url.uri().to_string());
+        for (text, expected) in [
+            ("/p/messages", "https://ci.example:8443/p/messages"),
+            ("/m?k=1", "https://ci.example:8443/m?k=1"),
+            ("http://other.example/m", "http://other.example/m"),
+        ] {
+            assert_eq!(beside(text).unwrap(), expected);
+        }
+        for text in [
+            "",
+            "messages",
+            "//other.example/m",
+            "/\\other/m",
+            "/m#x",
+            "/a b",
+        ] {
+            assert_eq!(
+                beside(text).unwrap_err().0,
+                "neither a path nor an address",
+                "{text}"
+            );
+        }
+        assert!(beside("ftp://ci.example/m").is_err());
     }
 }

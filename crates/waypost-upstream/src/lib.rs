@@ -41,7 +41,11 @@ use crate::stdio::{Apart, Launcher, Processes};
 pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, Fault> {
     let name: Arc<str> = settings.name.as_str().into();
     let (transport, dial): (_, Arc<dyn Dial>) = match &settings.reach {
-        Reach::Http { url, headers } => {
+        Reach::Http {
+            url,
+            headers,
+            message_url,
+        } => {
             let http = http::Settings {
                 name: Arc::clone(&name),
                 uri: url.uri().clone(),
@@ -51,6 +55,7 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
                     .collect(),
                 connect_timeout: settings.connect_timeout,
                 connections: settings.max_in_flight,
+                messages: message_url.as_ref().map(|url| url.uri().clone()),
             };
             let carried = match settings.era {
                 UpstreamEra::Sse => Carried::Sse,

@@ -6,7 +6,7 @@ use http::header::{HeaderName, HeaderValue};
 use sha2::{Digest, Sha256};
 
 use super::{names, settings};
-use crate::config::Reach;
+use crate::config::{Reach, UpstreamEra};
 use crate::path::KeyPath;
 use crate::problem::Report;
 use crate::raw::{Ordered, RawServer};
@@ -79,7 +79,26 @@ fn remote(url: &Secret, raw: RawServer, at: &KeyPath, report: &mut Report<'_>) -
         report,
     );
     let headers = headers(raw.headers, &at.key("headers"), report);
-    address(url, at, report).map(|url| Reach::Http { url, headers })
+    let at_message = at.key("message_url");
+    if raw.message_url.is_some() && raw.era == UpstreamEra::Modern {
+        let hint = "leave out `message_url`, or `era`";
+        report.error_hint(&at_message, "is for servers of HTTP+SSE", hint);
+    }
+    let url = address(url, at, report)?;
+    let message_url = raw
+        .message_url
+        .and_then(|written| match url.beside(written.expose()) {
+            Ok(url) => Some(url),
+            Err((what, hint)) => {
+                report.error_hint(&at_message, what, hint);
+                None
+            }
+        });
+    Some(Reach::Http {
+        url,
+        headers,
+        message_url,
+    })
 }
 
 fn local(
@@ -89,8 +108,12 @@ fn local(
     at: &KeyPath,
     report: &mut Report<'_>,
 ) -> Option<Reach> {
+    let remote_only = [
+        ("headers", !raw.headers.0.is_empty()),
+        ("message_url", raw.message_url.is_some()),
+    ];
     refuse_present(
-        &[("headers", !raw.headers.0.is_empty())],
+        &remote_only,
         "is for a remote server, and this one has `command`",
         at,
         report,
@@ -198,7 +221,12 @@ pub(super) fn fingerprint(reach: &Reach) -> String {
     };
     let names = |pairs: &[(String, Secret)]| pairs.iter().map(|(name, _)| name.clone()).collect();
     match reach {
-        Reach::Http { url, headers } => {
+        // Where its messages go is how the same server is reached.
+        Reach::Http {
+            url,
+            headers,
+            message_url: _,
+        } => {
             group("http", vec![url.to_string()], false);
             let query = url.uri().query().unwrap_or_default();
             let keys = query

@@ -40,6 +40,8 @@ pub(crate) struct RawServer {
     pub(crate) url: Option<Secret>,
     /// Headers sent to a remote server with each request.
     pub(crate) headers: Ordered<Secret>,
+    /// Where messages to a server of HTTP+SSE are posted instead of where its stream says, for one whose proxy takes a part of the path away: a path at the host of `url`, or a whole address, which may be another host's and gets `headers` too. The query that the server names is kept.
+    pub(crate) message_url: Option<Secret>,
     /// Program of a local server that speaks on standard input and output. Either this or `url`.
     pub(crate) command: Option<String>,
     /// Arguments of the program, one item each.
@@ -113,6 +115,7 @@ impl Default for RawServer {
         Self {
             url: None,
             headers: Ordered::default(),
+            message_url: None,
             command: None,
             args: Vec::new(),
             env: Ordered::default(),

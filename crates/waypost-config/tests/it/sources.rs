@@ -147,7 +147,7 @@ fn r39_values_from_outside_reach_every_kind_of_key() {
         ),
         (9, true, 3)
     );
-    let Reach::Http { url, headers } = &read.upstreams[0].reach else {
+    let Reach::Http { url, headers, .. } = &read.upstreams[0].reach else {
         panic!("remote")
     };
     assert_eq!(

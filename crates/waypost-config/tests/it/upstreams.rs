@@ -23,7 +23,7 @@ fn a_remote_server_with_everything() {
           disabled: true, assume_extensions: [io.modelcontextprotocol/tasks], max_in_flight: 4, aliases: [old], prefix: '', \
           tools: {allow: ['read_*'], deny: ['*delete*'], timeouts: {z: 1s, '*': 2s}}}",
     );
-    let Reach::Http { url, headers } = &a.reach else {
+    let Reach::Http { url, headers, .. } = &a.reach else {
         panic!("remote")
     };
     assert_eq!(url.uri(), "https://ci.example:8443/mcp?k=v");
@@ -52,6 +52,33 @@ fn a_remote_server_with_everything() {
     assert_eq!(
         a.tools.timeouts,
         [("z".to_owned(), seconds(1)), ("*".to_owned(), seconds(2))]
+    );
+}
+
+#[test]
+fn r14_messages_can_be_posted_elsewhere_than_the_server_says() {
+    let posted = |keys: &str| {
+        let a = only(&format!("{{url: 'http://h/p/sse?k=v', {keys}}}"));
+        let Reach::Http { message_url, .. } = a.reach else {
+            panic!("remote")
+        };
+        message_url.map(|url| url.uri().to_string())
+    };
+    assert_eq!(posted("era: sse"), None);
+    let own = posted("message_url: /p/messages").unwrap();
+    assert_eq!(own, "http://h/p/messages");
+    let other = posted("message_url: 'https://o/m', era: auto").unwrap();
+    assert_eq!(other, "https://o/m");
+    check(
+        "upstreams:\n  a: {url: 'http://h', message_url: messages}\n  b: {command: x, message_url: /m}\n  \
+         c: {url: 'http://h', message_url: /m, era: modern}\n",
+        &[
+            "2:37 error upstreams.a.message_url: neither a path nor an address (write it like \
+             `/prefix/messages` or `https://host.example/messages`)",
+            "3:32 error upstreams.b.message_url: is for a remote server, and this one has `command`",
+            "4:37 error upstreams.c.message_url: is for servers of HTTP+SSE (leave out `message_url`, \
+             or `era`)",
+        ],
     );
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     /// Most connections kept unused per core.
     pub(crate) connections: usize,
+    /// Where HTTP+SSE has its messages posted, whatever the server says.
+    pub(crate) messages: Option<Uri>,
 }
 
 /// One server reached by Streamable HTTP.

@@ -64,6 +64,29 @@ async fn r14_an_endpoint_elsewhere_is_refused_in_clear_words() {
 }
 
 #[tokio::test]
+async fn r14_messages_go_where_the_configuration_says() {
+    let named = ["/stripped", "http://127.0.0.1:9"];
+    for origin in named {
+        let quirks = Quirks {
+            endpoint: Endpoint::OtherOrigin(origin.to_owned()),
+            ..Quirks::default()
+        };
+        let running = server(Transport::Sse, quirks).await;
+        let url = format!("http://{}/p/sse", running.address);
+        failure(&*reach(&url, "")).await;
+        let whole = format!("http://localhost:{}/p/messages", running.address.port());
+        for message_url in ["/p/messages", &*whole] {
+            for era in ["auto", "sse"] {
+                let more = format!("era: {era}, message_url: '{message_url}'");
+                let upstream = reach(&url, &more);
+                complete(&*upstream, tool("test_simple_text")).await;
+                in_time(upstream.close()).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_call_whose_stream_is_closed_meanwhile_is_answered_all_the_same() {
     let running = server(Transport::Http, Quirks::default()).await;
     let upstream = reach(&running.url, "");

@@ -19,7 +19,7 @@ pub enum EndpointFault {
     NotUrl,
     /// Credentials would go to a server that they are not meant for.
     #[error(
-        "speaks HTTP+SSE and wants messages posted to another origin than that of its stream, which is refused\nhint: use the address that the server takes for its own as `url`"
+        "speaks HTTP+SSE and wants messages posted to another origin than that of its stream, which is refused\nhint: use the address that the server takes for its own as `url`, or say with `message_url` where to post"
     )]
     OtherOrigin,
 }
@@ -29,17 +29,40 @@ pub enum EndpointFault {
 /// # Errors
 /// [`EndpointFault`] unless it is a URL of the same origin.
 pub(super) fn resolve(stream: &Uri, data: &[u8]) -> Result<Uri, EndpointFault> {
-    let text = std::str::from_utf8(data).map_err(|_| EndpointFault::NotUrl)?;
-    let base = Url::parse(&stream.to_string()).map_err(|_| EndpointFault::NotUrl)?;
-    let url = base.join(text.trim()).map_err(|_| EndpointFault::NotUrl)?;
+    let (base, url) = read(stream, data)?;
     if url.origin() != base.origin() {
         return Err(EndpointFault::OtherOrigin);
     }
     // Scheme and authority stay as configured, whatever way the server spells them.
-    let mut parts = stream.clone().into_parts();
-    let path = match url.query() {
-        Some(query) => format!("{}?{query}", url.path()),
-        None => url.path().to_owned(),
+    with_path(stream, url.path(), url.query())
+}
+
+/// The address from the configuration in place of the one that the `endpoint` event names, whose
+/// query stays: there the session is named.
+///
+/// # Errors
+/// [`EndpointFault::NotUrl`] when the event's data is none.
+pub(super) fn instead(configured: &Uri, stream: &Uri, data: &[u8]) -> Result<Uri, EndpointFault> {
+    let (_, url) = read(stream, data)?;
+    let queries = [configured.query(), url.query()];
+    let query = queries.into_iter().flatten().collect::<Vec<_>>().join("&");
+    let query = (!query.is_empty()).then_some(&*query);
+    with_path(configured, configured.path(), query)
+}
+
+/// The addresses of the stream and of what its event names.
+fn read(stream: &Uri, data: &[u8]) -> Result<(Url, Url), EndpointFault> {
+    let text = std::str::from_utf8(data).map_err(|_| EndpointFault::NotUrl)?;
+    let base = Url::parse(&stream.to_string()).map_err(|_| EndpointFault::NotUrl)?;
+    let url = base.join(text.trim()).map_err(|_| EndpointFault::NotUrl)?;
+    Ok((base, url))
+}
+
+fn with_path(of: &Uri, path: &str, query: Option<&str>) -> Result<Uri, EndpointFault> {
+    let mut parts = of.clone().into_parts();
+    let path = match query {
+        Some(query) => format!("{path}?{query}"),
+        None => path.to_owned(),
     };
     parts.path_and_query = Some(path.parse().map_err(|_| EndpointFault::NotUrl)?);
     Uri::from_parts(parts).map_err(|_| EndpointFault::NotUrl)
@@ -87,5 +110,30 @@ mod tests {
             check(other, Err(EndpointFault::OtherOrigin));
         }
         check("http://[", Err(EndpointFault::NotUrl));
+    }
+
+    #[test]
+    fn r14_where_to_post_can_be_configured_and_the_session_is_still_named() {
+        let stream = Uri::from_static("http://h.example/p/sse?key=k");
+        for (configured, said, expected) in [
+            ("http://h.example/p/m", "/m?s=1", "http://h.example/p/m?s=1"),
+            (
+                "http://h.example/m?k=1",
+                "m?s=1&t",
+                "http://h.example/m?k=1&s=1&t",
+            ),
+            (
+                "https://o.example/m",
+                "http://internal:8080/x?s=1",
+                "https://o.example/m?s=1",
+            ),
+            ("http://h.example/m", "/x", "http://h.example/m"),
+        ] {
+            let got = instead(&configured.parse().unwrap(), &stream, said.as_bytes());
+            assert_eq!(got.unwrap().to_string(), expected);
+        }
+        let configured = Uri::from_static("http://h.example/m");
+        let got = instead(&configured, &stream, b"http://[");
+        assert_eq!(got, Err(EndpointFault::NotUrl));
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use waypost_hub::upstream::BoxFuture;
 
-use super::endpoint::{self, EndpointFault};
+use super::endpoint::EndpointFault;
 use super::hearing;
 use super::lost;
 use super::place::Place;
@@ -111,7 +111,7 @@ impl Link for Sse {
 async fn endpoint(wire: &Wire, frames: &mut Frames) -> Result<Uri, Fault> {
     while let Some(event) = frames.next().await? {
         if event.kind.as_deref() == Some("endpoint") {
-            return Ok(endpoint::resolve(wire.uri(), &event.data)?);
+            return Ok(wire.endpoint(&event.data)?);
         }
     }
     Err(EndpointFault::Ended.into())
@@ -153,7 +153,7 @@ impl Session {
         if let Some(version) = self.version().clone() {
             request.headers_mut().insert(PROTOCOL_VERSION, version);
         }
-        let (head, body) = self.wire.send(request).await?.into_parts();
+        let (head, body) = self.wire.send_message(request).await?.into_parts();
         let status = head.status;
         if status.is_success() {
             drain(body, &self.wire.tasks);

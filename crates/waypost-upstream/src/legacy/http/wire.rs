@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use waypost_hub::lifecycle::Tasks;
 use waypost_wire::header;
 
+use super::endpoint::{self, EndpointFault};
 use crate::ear::Ear;
 use crate::fault::Fault;
 use crate::http::Settings;
@@ -44,27 +45,55 @@ pub(super) struct Wire {
     pub(super) tasks: Tasks,
     template: Template,
     pool: Arc<Pool>,
+    messages: Option<Messages>,
+}
+
+/// Where messages go over HTTP+SSE, as the configuration has it.
+struct Messages {
+    uri: Uri,
+    /// `None` where they go to the same server as everything.
+    pool: Option<Arc<Pool>>,
 }
 
 impl Wire {
     pub(super) fn new(settings: &Settings, parts: &Parts) -> Result<Self, Fault> {
-        let tls = match settings.uri.scheme_str() {
-            Some("https") => Some(parts.tls.config()?),
-            _ => None,
+        let pool = |uri: &Uri| -> Result<_, Fault> {
+            let tls = match uri.scheme_str() {
+                Some("https") => Some(parts.tls.config()?),
+                _ => None,
+            };
+            let connector = Connector::new(tls, settings.connect_timeout);
+            Ok(Pool::new(connector, uri, settings.connections))
         };
-        let connector = Connector::new(tls, settings.connect_timeout);
+        let own = |uri: &Uri| {
+            let same = uri.scheme() == settings.uri.scheme();
+            same && uri.authority() == settings.uri.authority()
+        };
+        let messages = settings.messages.clone().map(|uri| {
+            let pool = (!own(&uri)).then(|| pool(&uri)).transpose()?;
+            Ok::<_, Fault>(Messages { uri, pool })
+        });
         Ok(Self {
             name: Arc::clone(&settings.name),
             limit: parts.response_limit,
             tasks: parts.tasks.clone(),
             template: Template::new(settings.uri.clone(), &settings.headers)?,
-            pool: Pool::new(connector, &settings.uri, settings.connections),
+            pool: pool(&settings.uri)?,
+            messages: messages.transpose()?,
         })
     }
 
     /// The address from the configuration.
-    pub(super) fn uri(&self) -> &Uri {
+    fn uri(&self) -> &Uri {
         self.template.uri()
+    }
+
+    /// Where messages of HTTP+SSE are to be posted, given what the server says of it.
+    pub(super) fn endpoint(&self, said: &[u8]) -> Result<Uri, EndpointFault> {
+        match &self.messages {
+            Some(messages) => endpoint::instead(&messages.uri, self.uri(), said),
+            None => endpoint::resolve(self.uri(), said),
+        }
     }
 
     pub(super) fn post(&self, message: Bytes) -> Request<Full<Bytes>> {
@@ -92,7 +121,20 @@ impl Wire {
         &self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Lent>, Fault> {
-        let response = self.pool.send(request).await?;
+        Self::admitted(self.pool.send(request).await?)
+    }
+
+    /// As [`Wire::send`], where messages of HTTP+SSE go.
+    pub(super) async fn send_message(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Lent>, Fault> {
+        let elsewhere = self.messages.as_ref().and_then(|m| m.pool.as_ref());
+        let pool = elsewhere.unwrap_or(&self.pool);
+        Self::admitted(pool.send(request).await?)
+    }
+
+    fn admitted(response: Response<Lent>) -> Result<Response<Lent>, Fault> {
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED || status.is_redirection() {
             return Err(answer::status_fault(status, response.headers()));

@@ -119,6 +119,7 @@ pub(super) fn dialer_on(tasks: &Tasks, url: &str, transport: Transport, limit: u
         headers: vec![("authorization".to_owned(), Secret::new("Bearer canary"))],
         connect_timeout: Duration::from_secs(5),
         connections: 4,
+        messages: None,
     };
     let parts = Parts {
         tasks: tasks.clone(),

@@ -113,7 +113,8 @@ async fn r14_another_origin_is_refused_and_sees_nothing() {
         fault.to_string(),
         "speaks HTTP+SSE and wants messages posted to another origin than that of its stream, \
          which is refused\n\
-         hint: use the address that the server takes for its own as `url`"
+         hint: use the address that the server takes for its own as `url`, or say with \
+         `message_url` where to post"
     );
     assert!(other.requests().is_empty());
     assert_eq!(fake.requests().len(), 1);
