@@ -51,6 +51,11 @@ impl Tasks {
         self.stop.clone()
     }
 
+    /// Whether it was told to stop.
+    pub fn is_stopping(&self) -> bool {
+        self.stop.is_cancelled()
+    }
+
     /// Signals stop and waits; `false` means some task outlived `grace`.
     pub async fn drain(self, grace: Duration) -> bool {
         self.stop.cancel();

@@ -1,6 +1,7 @@
 //! Keeps one upstream known: connects, reads its lists, follows its changes, comes back after
 //! failures.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationTo
     };
     tokio::select! {
         () = stop.cancelled() => {}
-        () = supervisor.keep() => {}
+        () = supervisor.stay() => {}
     }
     supervisor.member.upstream.close().await;
 }
@@ -72,6 +73,17 @@ struct Supervisor {
 }
 
 impl Supervisor {
+    /// Goes on whatever happens: nobody else would ever look at this upstream again.
+    async fn stay(&mut self) {
+        loop {
+            drop(AssertUnwindSafe(self.keep()).catch_unwind().await);
+            tracing::error!(upstream = &*self.member.name, "failed to look after it");
+            self.member.status.set(State::Down, Some("internal error"));
+            self.hub.progressed();
+            sleep(self.backoff.failed()).await;
+        }
+    }
+
     async fn keep(&mut self) {
         loop {
             let since = Instant::now();

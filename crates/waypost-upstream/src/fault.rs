@@ -94,6 +94,9 @@ pub enum Fault {
     /// The reader of a subscription is too slow.
     #[error("more notifications came than were read")]
     Overflow,
+    /// What listens to the server has failed.
+    #[error("internal error while listening")]
+    Unheard,
     /// The system has no trusted certificates.
     #[error(
         "no trusted certificates on this system\nhint: install the `ca-certificates` package or set `SSL_CERT_FILE`"
@@ -193,7 +196,8 @@ impl Fault {
             | Self::Exited { sent: true, .. }
             | Self::Silent(_)
             | Self::Late(_)
-            | Self::Overflow => false,
+            | Self::Overflow
+            | Self::Unheard => false,
         }
     }
 
@@ -226,7 +230,7 @@ impl Fault {
             | Self::Version
             | Self::Refused { .. }
             | Self::Endpoint(_) => Kind::BadUpstream,
-            Self::NoCertificates | Self::Header { .. } => Kind::Internal,
+            Self::NoCertificates | Self::Header { .. } | Self::Unheard => Kind::Internal,
         }
     }
 

@@ -1,13 +1,14 @@
 //! Changes that belong to no request: one `subscriptions/listen` for each session that wants to
 //! hear of them, relayed to its standing stream.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use waypost_hub::call::{Call, CallHeaders, Comeback};
 use waypost_hub::reply::Event;
 use waypost_wire::code;
@@ -45,19 +46,38 @@ pub(crate) fn start(sessions: &Sessions, calls: &Calls, session: &Arc<Session>) 
     if !session.begin_listening() {
         return;
     }
-    let listener = Listener {
-        calls: calls.clone(),
-        session: Arc::clone(session),
-        pace: Pace::default(),
-    };
+    let (calls, session) = (calls.clone(), Arc::clone(session));
     let released = session.released().clone();
     sessions.parts().tasks.spawn(|stop| async move {
         tokio::select! {
             () = stop.cancelled() => {}
             () = released.cancelled() => {}
-            () = listener.run() => {}
+            () = listen(&calls, &session) => {}
         }
     });
+}
+
+/// Listens as long as somebody wants to hear, whatever fails on the way: the session counts as one
+/// that is listened for.
+async fn listen(calls: &Calls, session: &Arc<Session>) {
+    let mut wait = AGAIN_FIRST;
+    loop {
+        let listener = Listener {
+            calls: calls.clone(),
+            session: Arc::clone(session),
+            pace: Pace::default(),
+        };
+        // One bad message is not an outage.
+        if AssertUnwindSafe(listener.run())
+            .catch_unwind()
+            .await
+            .is_ok()
+        {
+            return;
+        }
+        sleep(wait).await;
+        wait = (wait * 2).min(AGAIN_MOST);
+    }
 }
 
 /// `resources/subscribe`.

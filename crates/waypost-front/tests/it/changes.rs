@@ -117,6 +117,32 @@ async fn r9_list_changes_reach_the_standing_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_is_listened_for_again_when_that_failed_inside() {
+    let listens = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let answer = move |_: Call| {
+        let first = listens.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        let told = |method: &str, params: &Value| {
+            let (method, params) = (method.to_owned(), object(params));
+            Ok(Event::Notification(Notification { method, params }))
+        };
+        let acknowledged = "notifications/subscriptions/acknowledged";
+        let acknowledged = told(acknowledged, &json!({ "notifications": wanted(&[]) }));
+        let then = futures_util::stream::once(async move {
+            assert!(!first, "told so");
+            told(TOOLS, &json!({}))
+        });
+        let never = futures_util::stream::pending();
+        let events = futures_util::stream::iter([acknowledged]).chain(then);
+        Ok(Reply::Stream(events.chain(never).boxed()))
+    };
+    let front = front_with(answer, |_| {});
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let mut stream = peer.get(None).await;
+    let message = tokio::time::timeout(LONG, stream.message()).await.unwrap();
+    assert_eq!(message["method"], TOOLS);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r58_a_storm_of_changes_is_told_once_a_second() {
     let source = Source::new();
     let front = source.front(&Arc::default());

@@ -57,6 +57,24 @@ async fn r17_one_bad_upstream_does_not_touch_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upstream_is_looked_after_again_when_that_failed_inside() {
+    let (fragile, count) = (
+        json!({ "tools": {} }),
+        std::sync::atomic::AtomicUsize::new(0),
+    );
+    let fragile = Fake::new("a", fragile, &[], move |_| {
+        assert!(count.fetch_add(1, Ordering::SeqCst) > 0, "told so");
+        let list = json!({ "tools": [{ "name": "x" }] });
+        Ok(waypost_hub::reply::Reply::complete(crate::fake::object(
+            &list,
+        )))
+    });
+    let hub = hub(&upstreams(&["a"]), &[&fragile]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    assert_eq!(names(&hub).await, ["a_x"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r23_a_slow_upstream_does_not_hold_up_lists() {
     let (good, slow) = (
         Fake::with_tools("good", &["x"]),

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
@@ -132,10 +134,18 @@ impl Session {
         let (idle, released, pool) = (opening.idle, opening.released, opening.pool);
         let roots = opening.roots;
         opening.tasks.spawn(|stop| async move {
-            tokio::select! {
-                () = attended.attend(&stop, idle, &released) => {}
-                never = attended.tell_roots(roots) => match never {},
+            let attending = async {
+                tokio::select! {
+                    () = attended.attend(&stop, idle, &released) => {}
+                    never = attended.tell_roots(roots) => match never {},
+                }
+            };
+            // Whoever waits for the session must learn that it goes, also when that failed inside.
+            if AssertUnwindSafe(attending).catch_unwind().await.is_err() {
+                attended.lost.cancel();
+                attended.table.gone(&Fault::Unheard);
             }
+            attended.closing.cancel();
             if let Some(pool) = pool.upgrade() {
                 pool.ended(&attended);
             }
@@ -292,7 +302,6 @@ impl Session {
             () = self.unused_for(idle) => {}
             () = gently => {}
         }
-        self.closing.cancel();
     }
 
     /// Tells the server whenever the client's roots have changed.

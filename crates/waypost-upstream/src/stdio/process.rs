@@ -1,9 +1,11 @@
 //! The life of one process, from its start until it is reaped.
 
+use std::panic::AssertUnwindSafe;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use futures_util::future::maybe_done;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::{Child as Process, ChildStderr, ChildStdin, ChildStdout};
@@ -54,7 +56,11 @@ impl Child {
         if let Some((guard, group)) = guarded {
             guard.watch(group).await;
         }
-        self.serve(running, &stop).await;
+        let served = AssertUnwindSafe(self.serve(running, &stop)).catch_unwind();
+        // One bad message must leave nobody waiting for others.
+        if served.await.is_err() && self.exit().is_none() {
+            self.ended(How::Stopped, String::new());
+        }
         sweep(pid).await;
         if let Some((guard, group)) = guarded {
             guard.forget(group).await;
@@ -214,5 +220,64 @@ fn signal(group: Option<Pid>, signal: Signal) {
         && error != rustix::io::Errno::SRCH
     {
         tracing::warn!(?signal, %error, "a child's process group could not be signalled");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use tokio::runtime::Handle;
+    use waypost_hub::lifecycle::Tasks;
+
+    use crate::ear::{Ear, Heard};
+    use crate::fault::Fault;
+    use crate::stdio::{Launcher, Program};
+
+    #[derive(Debug, Default)]
+    struct Fragile(tokio::sync::Notify);
+
+    impl Ear for Fragile {
+        fn hear(&self, _: Heard) {
+            panic!("told so");
+        }
+        fn spoiled(&self, _: u64, _: Fault) {}
+        fn gone(&self, _: &Fault) {
+            self.0.notify_one();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_inside_ends_the_process_and_leaves_nobody_waiting() {
+        let script = r#"echo '{"jsonrpc":"2.0","method":"x"}'; exec sleep 600"#;
+        let program = Program {
+            command: "sh".to_owned(),
+            args: vec!["-c".to_owned(), script.to_owned()],
+            env: Vec::new(),
+            inherit_env: Vec::new(),
+            cwd: None::<PathBuf>,
+            secrets: Vec::new(),
+        };
+        let parts = crate::Parts {
+            tasks: Tasks::on(Handle::current()),
+            cores: 0,
+            response_limit: 1 << 20,
+            env: Arc::new(std::env::vars_os().collect()),
+            tls: Default::default(),
+            tell_callers: true,
+            parked: Arc::new(tokio::sync::Semaphore::new(1)),
+            guard: None,
+        };
+        let launcher = Launcher::new(&"u".into(), program, &parts);
+        let ear = Arc::new(Fragile::default());
+        let child = launcher.launch(ear.clone() as _, Default::default());
+        let child = child.await.unwrap();
+        let over = async {
+            ear.0.notified().await;
+            child.reaped().await;
+        };
+        let over = tokio::time::timeout(std::time::Duration::from_secs(20), over).await;
+        assert!(over.is_ok() && child.exit().is_some());
     }
 }

@@ -1,11 +1,13 @@
 //! One session over HTTP+SSE (2024-11-05: transports, HTTP with SSE): the session is one stream,
 //! and whatever is sent goes by POST to where its first event says.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use http::{HeaderValue, Uri};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -131,8 +133,10 @@ impl Session {
             // A stream of this version is never resumed.
             let mut place = Place::default();
             let hearing = hearing::hear_out(&*session.ear, &session.wire, &mut frames, &mut place);
+            // One bad message must leave nobody waiting for others.
+            let hearing = AssertUnwindSafe(hearing).catch_unwind();
             let fault = tokio::select! {
-                fault = hearing => fault,
+                fault = hearing => fault.unwrap_or(Fault::Unheard),
                 () = dismissed(&session.over, &stop, &*session.ear) => Fault::Stopping,
             };
             if session.over.is_cancelled() {

@@ -1,6 +1,9 @@
 //! The stream on which a server speaks unasked (2025-11-25: transports, listening for messages).
 
+use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
+
+use futures_util::FutureExt as _;
 
 use super::hearing;
 use super::place::Place;
@@ -9,6 +12,9 @@ use crate::fault::Fault;
 
 /// Between two attempts, whatever shorter time the server asks for.
 const LEAST: Duration = Duration::from_millis(500);
+
+/// Before the next attempt when one failed inside.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// A stream that lived so long did not fail to open.
 const LONG: Duration = Duration::from_secs(30);
@@ -27,8 +33,16 @@ enum Verdict {
 }
 
 impl Session {
+    /// As [`Session::stand`], again when that fails inside: one bad message must leave nobody
+    /// waiting for others.
+    pub(super) async fn keep_standing(&self) {
+        while AssertUnwindSafe(self.stand()).catch_unwind().await.is_err() {
+            tokio::time::sleep(AFTER_FAILURE).await;
+        }
+    }
+
     /// Keeps the server's own stream open as long as it has one.
-    pub(super) async fn stand(&self) {
+    async fn stand(&self) {
         let mut place = Place::default();
         let mut offered = false;
         loop {

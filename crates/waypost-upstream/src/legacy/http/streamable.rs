@@ -119,7 +119,7 @@ impl Link for Streamable {
         let session = Arc::clone(&self.session);
         self.session.wire.tasks.spawn(|stop| async move {
             tokio::select! {
-                () = session.stand() => {}
+                () = session.keep_standing() => {}
                 () = dismissed(&session.over, &stop, &*session.ear) => {}
             }
         });

@@ -166,7 +166,13 @@ impl Wire {
                 () = done.closed() => {}
             }
         });
-        answer.await.unwrap_or(Err(Fault::Stopping))
+        answer
+            .await
+            .unwrap_or_else(|_| match self.tasks.is_stopping() {
+                true => Err(Fault::Stopping),
+                // What failed inside may have sent it.
+                false => Err(Fault::Unheard),
+            })
     }
 }
 

@@ -16,7 +16,7 @@ use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::kit::{Played, WELCOME, call, end, object, result, settings};
+use super::kit::{PANIC, Played, WELCOME, call, end, object, result, settings};
 use crate::fault::Fault;
 use crate::legacy::pool::Pool;
 
@@ -150,6 +150,24 @@ async fn r59_what_runs_in_a_forgotten_session_has_its_answer_and_others_have_a_n
     let (end, ()) = Box::pin(join(end(&legacy, call()), plays)).await;
     assert!(matches!(end, End::Complete(_)));
     sleep(Duration::from_millis(1)).await;
+    assert!(server.line(0).is_closed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_work_failed_inside_ends_its_listeners_and_is_replaced() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let wanted = json!({ "notifications": { "toolsListChanged": true } });
+    let listen = || Call::own("subscriptions/listen", object(&wanted));
+    let mut events = legacy.call(listen()).await.unwrap().into_stream();
+    assert!(matches!(events.next().await, Some(Ok(_))));
+    server
+        .line(0)
+        .says(&json!({ "id": PANIC, "method": "ping" }));
+    let error = events.next().await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("internal error"), "{error}");
+    let (end, ()) = join(end(&legacy, call()), answer(&server, 1)).await;
+    assert!(matches!(end, End::Complete(_)));
     assert!(server.line(0).is_closed());
 }
 

@@ -24,6 +24,12 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(super) const LIMIT: usize = 64 * 1024 * 1024;
 
+/// What is too much for whoever hears it.
+const PANIC: &str = "notifications/panic";
+
+pub(super) const TOO_MUCH: &str =
+    "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/panic\"}\n\n";
+
 /// Writes down what it hears.
 #[derive(Debug)]
 pub(super) struct Notes {
@@ -53,6 +59,9 @@ impl Ear for Notes {
     fn hear(&self, heard: Heard) {
         let what = match heard.message {
             Message::Request(request) => format!("{} asks {}", request.id.raw(), request.method),
+            Message::Notification(notification) if notification.method == PANIC => {
+                panic!("told so")
+            }
             Message::Notification(notification) => notification.method,
             Message::Response(id, Outcome::Result(result)) => {
                 format!("{} has {result}", id.unwrap().raw())

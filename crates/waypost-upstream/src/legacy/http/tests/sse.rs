@@ -8,7 +8,7 @@ use waypost_hub::lifecycle::Tasks;
 
 use super::fake::{Fake, STREAM, Seen, Step, chunk, http};
 use super::kit::{
-    LIMIT, Line, accepted, count, dial, dialer, dialer_on, end, in_time, more, stream,
+    LIMIT, Line, TOO_MUCH, accepted, count, dial, dialer, dialer_on, end, in_time, more, stream,
 };
 use crate::fault::Fault;
 use crate::legacy::http::Transport;
@@ -118,6 +118,23 @@ async fn r14_another_origin_is_refused_and_sees_nothing() {
     );
     assert!(other.requests().is_empty());
     assert_eq!(fake.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_failure_inside_ends_the_session_and_leaves_nobody_waiting() {
+    let fake = Fake::start(|_, seen| match seen.what() {
+        "GET" => {
+            let first = "event: endpoint\ndata: /messages\n\n";
+            vec![stream(first), more(TOO_MUCH), Step::Hang]
+        }
+        _ => vec![Step::Send(accepted().into_bytes())],
+    })
+    .await;
+    let line = session(&url(&fake)).await.unwrap();
+    let notes = line.notes.first(1).await;
+    assert_eq!(notes, ["gone: internal error while listening"]);
+    let fault = line.request(1, "tools/call").await.unwrap_err();
+    assert!(matches!(fault, Fault::SessionLost));
 }
 
 #[tokio::test]

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::fake::{Fake, Step, http};
-use super::kit::{Moments, PROGRESS, count, end, in_time, more, open, stream, until, usual};
+use super::kit::{
+    Moments, PROGRESS, TOO_MUCH, count, end, in_time, more, open, stream, until, usual,
+};
 
 /// A server whose GETs do this; the number counts them from 0.
 async fn server(get: impl Fn(usize) -> Vec<Step> + Send + Sync + 'static) -> Fake {
@@ -47,6 +49,19 @@ async fn what_the_server_says_unasked_is_heard() {
     let mut gone = fake.gone.clone();
     in_time(line.link.close()).await;
     in_time(gone.wait_for(|gone| *gone == 1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_inside_leaves_nobody_deaf() {
+    let fake = server(|number| {
+        let said = if number == 0 { TOO_MUCH } else { CHANGED };
+        vec![stream(said), Step::Hang]
+    })
+    .await;
+    let line = open(&fake).await;
+    let notes = line.notes.first(2).await;
+    assert_eq!(notes[1], "notifications/tools/list_changed");
+    assert_eq!(count(&fake.requests(), "initialize"), 1);
 }
 
 #[tokio::test]

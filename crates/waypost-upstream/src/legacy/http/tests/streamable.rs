@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use super::fake::{Fake, STREAM, Step, chunk, http, result};
 use super::kit::{
-    PROGRESS, accepted, answer, count, dial, dialer, end, in_time, more, open, open_within, stream,
-    until, usual, with_session,
+    PROGRESS, TOO_MUCH, accepted, answer, count, dial, dialer, end, in_time, more, open,
+    open_within, stream, until, usual, with_session,
 };
 use crate::fault::Fault;
 use crate::legacy::http::Transport;
@@ -249,6 +249,18 @@ async fn a_batch_is_heard_message_by_message() {
         "on 2: 2 has {}",
     ];
     assert_eq!(line.notes.all()[1..], expected);
+}
+
+#[tokio::test]
+async fn a_call_that_failed_inside_may_have_run() {
+    let fake = Fake::start(|_, seen| match seen.what() {
+        "tools/call" => vec![stream(TOO_MUCH), Step::Hang],
+        _ => usual(seen),
+    })
+    .await;
+    let line = open(&fake).await;
+    let fault = line.request(1, "tools/call").await.unwrap_err();
+    assert!(matches!(fault, Fault::Unheard) && !fault.not_executed());
 }
 
 #[tokio::test]
