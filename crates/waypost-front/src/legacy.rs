@@ -17,6 +17,7 @@ mod http;
 mod initialize;
 mod listen;
 pub(crate) mod pipe;
+mod place;
 mod progress;
 mod ring;
 mod rounds;

@@ -14,8 +14,10 @@ use waypost_wire::sse;
 use crate::body::Idle;
 use crate::encode::{self, Pieces};
 use crate::event::OpenStream;
+use crate::legacy::place::Marks;
 use crate::legacy::ring::Reader;
 use crate::legacy::session::Hold;
+use crate::outlet::Class;
 
 /// How long a client waits before it reconnects, in milliseconds: a lost connection should not
 /// delay an answer, nor a restart meet all clients at once.
@@ -25,8 +27,8 @@ const RETRY_MS: u32 = 1_000;
 pub(crate) struct RingBody {
     ready: Pieces,
     reader: Reader,
-    /// Begins the ids of events; without it they have none.
-    ids: Option<String>,
+    /// Makes the ids of events; without it they have none.
+    marks: Option<Marks>,
     idle: Option<Idle>,
     until: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     _hold: Option<Hold>,
@@ -40,7 +42,7 @@ impl RingBody {
         Self {
             ready: Pieces::new(),
             reader,
-            ids: None,
+            marks: None,
             idle: Idle::of(keep_alive),
             until: None,
             _hold: None,
@@ -54,17 +56,15 @@ impl RingBody {
         self.reader.ring()
     }
 
-    /// Keeps the session open. Events get ids that begin with `ids`; with `priming`, the client
-    /// gets one before the first event.
-    pub(crate) fn of_session(mut self, hold: Hold, ids: String, priming: bool) -> Self {
+    /// Keeps the session open. Events get ids of `marks`; with `priming`, the client gets one
+    /// before the first event.
+    pub(crate) fn of_session(mut self, hold: Hold, marks: Marks, priming: bool) -> Self {
         if priming {
-            let text = format!(
-                "id: {ids}{}\nretry: {RETRY_MS}\ndata: \n\n",
-                self.reader.at()
-            );
+            let id = marks.at(self.reader.at(), false);
+            let text = format!("id: {id}\nretry: {RETRY_MS}\ndata: \n\n");
             self.ready.push_back(text.into());
         }
-        self.ids = Some(ids);
+        self.marks = Some(marks);
         self._hold = Some(hold);
         self
     }
@@ -110,9 +110,9 @@ impl Body for RingBody {
                     if let Some(idle) = &mut this.idle {
                         idle.restart();
                     }
-                    if let Some(ids) = &this.ids {
-                        let id = format!("id: {ids}{}\n", item.number);
-                        this.ready.push_back(id.into());
+                    if let Some(marks) = &this.marks {
+                        let id = marks.at(item.number, item.class == Class::End);
+                        this.ready.push_back(format!("id: {id}\n").into());
                     }
                     this.ready.extend(encode::event(item.message));
                     continue;
@@ -134,7 +134,7 @@ impl Body for RingBody {
 impl fmt::Debug for RingBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RingBody")
-            .field("ids", &self.ids)
+            .field("marks", &self.marks)
             .finish_non_exhaustive()
     }
 }

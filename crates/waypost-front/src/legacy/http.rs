@@ -7,6 +7,7 @@ use axum::response::Response;
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio_util::sync::CancellationToken;
+use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::limit::Permit;
 use waypost_hub::reply::Lasting;
 use waypost_wire::header::SESSION_ID;
@@ -23,9 +24,10 @@ use crate::headers;
 use crate::legacy::body::RingBody;
 use crate::legacy::initialize;
 use crate::legacy::listen;
+use crate::legacy::place::{Marks, Place};
 use crate::legacy::ring::{Reader, Ring};
 use crate::legacy::serve::{self, Incoming};
-use crate::legacy::session::{Hold, Session};
+use crate::legacy::session::Hold;
 use crate::legacy::sessions::Sessions;
 use crate::legacy::translate::LATEST;
 use crate::media::Wants;
@@ -194,7 +196,10 @@ impl Post<'_> {
             First::Nothing => nothing(self.wants),
             First::Stream => {
                 let body = RingBody::new(reader, self.parts.keep_alive);
-                stream(body, &hold, |session, ring| session.expose(ring))
+                let session = hold.session();
+                let number = session.expose(body.ring());
+                let marks = Marks::new(session.mark, number, Some(&id));
+                stream(body, &hold, marks)
             }
         }
     }
@@ -304,16 +309,9 @@ fn refuse(id: Option<Id>, refusal: Refusal, mut finish: Finish) -> Response {
 }
 
 /// A view of one of a session's streams.
-fn stream(
-    body: RingBody,
-    hold: &Hold,
-    number: impl FnOnce(&Session, &Arc<Ring>) -> u64,
-) -> Response {
-    let session = hold.session();
-    let number = number(session, body.ring());
-    let ids = format!("{:08x}-{number}-", session.mark);
-    let priming = session.ticket.version == LATEST;
-    answer::streaming(body.of_session(hold.clone(), ids, priming).opened())
+fn stream(body: RingBody, hold: &Hold, marks: Marks) -> Response {
+    let priming = hold.session().ticket.version == LATEST;
+    answer::streaming(body.of_session(hold.clone(), marks, priming).opened())
 }
 
 /// Answers a GET or a DELETE.
@@ -379,7 +377,8 @@ impl<'a> Named<'a> {
 
 fn get(parts: &Parts, sessions: &Sessions, hold: &Hold, last: Option<&str>) -> Response {
     let session = hold.session();
-    let (number, from) = match last.and_then(Place::parse) {
+    let place = last.and_then(Place::parse);
+    let (number, from) = match &place {
         None => (0, None),
         // Of an earlier life of the session, whose standing stream goes on in this one.
         Some(place) if place.mark != session.mark => (place.number, None),
@@ -387,10 +386,10 @@ fn get(parts: &Parts, sessions: &Sessions, hold: &Hold, last: Option<&str>) -> R
     };
     let foreign = from.is_none() && number != 0;
     let ring = session.stream(number).filter(|_| !foreign);
-    // 204 tells a client not to come again for it.
     let Some(ring) = ring else {
-        return empty(StatusCode::NO_CONTENT);
+        return gone(hold, place);
     };
+    // 204 tells a client not to come again for it.
     if from.is_some_and(|from| ring.is_over(from)) {
         return empty(StatusCode::NO_CONTENT);
     }
@@ -399,53 +398,40 @@ fn get(parts: &Parts, sessions: &Sessions, hold: &Hold, last: Option<&str>) -> R
     if number == 0 {
         listen::start(sessions, &parts.calls, session);
     }
-    let mut response = stream(body, hold, |_, _| number);
+    let call = place.and_then(|place| place.call);
+    let marks = Marks::new(session.mark, number, call.as_ref());
+    let mut response = stream(body, hold, marks);
     // Nothing is worked on for it.
     response.extensions_mut().insert(Lasting);
     response
+}
+
+/// The end of a stream that is not here: an error in place of the answer that the client may still
+/// wait for. With the id of that event it comes for nothing more.
+fn gone(hold: &Hold, place: Option<Place>) -> Response {
+    let Some(Place {
+        mark,
+        number,
+        call: Some(call),
+        ..
+    }) = place
+    else {
+        return empty(StatusCode::NO_CONTENT);
+    };
+    let error = CallError::new(Kind::Unavailable, Origin::Gateway).detail(
+        "the answer to this call is lost: Waypost was restarted, or does not keep it any longer; \
+         the call may have run",
+    );
+    let (_, error) = rescue::call_error(&error);
+    let ring = Ring::new();
+    ring.post(Class::End, encode::error(Some(&call), &error));
+    let body = RingBody::new(ring.read(None), Duration::ZERO);
+    let marks = Marks::new(mark, number, None);
+    answer::streaming(body.of_session(hold.clone(), marks, false))
 }
 
 fn empty(status: StatusCode) -> Response {
     let mut response = answer::accepted();
     *response.status_mut() = status;
     response
-}
-
-/// What an event id says.
-#[derive(Debug, PartialEq, Eq)]
-struct Place {
-    mark: u32,
-    number: u64,
-    at: u64,
-}
-
-impl Place {
-    fn parse(id: &str) -> Option<Self> {
-        let mut parts = id.split('-');
-        let place = Self {
-            mark: u32::from_str_radix(parts.next()?, 16).ok()?,
-            number: parts.next()?.parse().ok()?,
-            at: parts.next()?.parse().ok()?,
-        };
-        parts.next().is_none().then_some(place)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_id_names_its_place() {
-        let place = Place::parse("00c0ffee-12-3").unwrap();
-        let expected = Place {
-            mark: 0x00c0_ffee,
-            number: 12,
-            at: 3,
-        };
-        assert_eq!(place, expected);
-        for odd in ["", "1", "zz-1-1", "00c0ffee-1-1-1", "00c0ffee--1"] {
-            assert_eq!(Place::parse(odd), None, "{odd}");
-        }
-    }
 }
