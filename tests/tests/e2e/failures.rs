@@ -57,6 +57,52 @@ async fn r34_every_failure_over_http_is_one_error_that_names_upstream_and_status
     }
 }
 
+/// A server that asks for other credentials while the flag is set.
+async fn guarded(locked: &Arc<AtomicBool>) -> Fake {
+    let locked = Arc::clone(locked);
+    Fake::start(move |_| {
+        let challenge = "Bearer resource_metadata=\"https://auth.example/\", scope=\"mcp\"";
+        let mut response = plain(401, "no");
+        let headers = response.headers_mut();
+        headers.insert("www-authenticate", challenge.parse().unwrap());
+        locked.load(Ordering::SeqCst).then_some(response)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn r71_a_servers_challenge_is_not_the_clients() {
+    let locked = Arc::new(AtomicBool::new(false));
+    let server = guarded(&locked).await;
+    let upstreams = format!("u: {{ url: '{}', required: true }}", server.url);
+    let gateway = Gateway::start(&upstreams).await.unwrap();
+    locked.store(true, Ordering::SeqCst);
+    let client = Client::new(&gateway.url);
+    let reply = client.tool("u_work", json!({})).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.code()), (200, -32603));
+    assert!(reply.headers.get("www-authenticate").is_none());
+    assert!(!reply.answer.to_string().contains("auth.example"));
+}
+
+#[tokio::test]
+async fn r38_credentials_that_are_revoked_are_seen_and_asked_about_again() {
+    let locked = Arc::new(AtomicBool::new(false));
+    let server = guarded(&locked).await;
+    let upstreams = format!("u: {{ url: '{}', required: true }}", server.url);
+    let gateway = Gateway::start(&upstreams).await.unwrap();
+    let client = Client::new(&gateway.url);
+    let work = async || client.tool("u_work", json!({})).await.unwrap();
+    assert_eq!(work().await.text(), "done");
+    locked.store(true, Ordering::SeqCst);
+    let refused = work().await;
+    let message = refused.answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("credentials"), "{message}");
+    wait_for_state(&gateway.admin, "u", "auth_required").await;
+    locked.store(false, Ordering::SeqCst);
+    wait_for_state(&gateway.admin, "u", "up").await;
+    assert_eq!(work().await.text(), "done");
+}
+
 #[tokio::test]
 async fn r34_answers_that_are_none_are_one_error() {
     let mut urls = Vec::new();

@@ -5,7 +5,11 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use waypost_testkit::client::Client;
+use waypost_testkit::demo::legacy_everything;
+use waypost_testkit::kit::legacy::{Options, Revision};
 use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
+use waypost_testkit::peer::{Kind, Peer, Target};
+use waypost_testkit::run::ANY_PORT;
 use waypost_tests::gateway::Gateway;
 
 use crate::fake::Fake;
@@ -209,4 +213,40 @@ async fn r74_clients_that_leave_take_their_descriptors_with_them() {
         .await
         .unwrap();
     assert_eq!(reply.status, 200);
+}
+
+#[tokio::test]
+async fn r65_a_tool_that_is_listed_is_busy_or_works_and_never_unknown() {
+    let server = legacy_everything(ANY_PORT, Options::default())
+        .await
+        .unwrap();
+    let (kind, url) = (Kind::Http(Revision::Nov2025), &server.url);
+    for (limit, says) in [
+        ("max_sessions: 1", "all 1 sessions are in use"),
+        ("max_in_flight: 1", "too many calls in flight"),
+    ] {
+        let upstreams = format!("u: {{ url: '{url}', required: true, {limit} }}");
+        let gateway = Gateway::start(&upstreams).await.unwrap();
+        let target = Target::Url(gateway.url.clone());
+        let first = Peer::connect(kind, &target).await.unwrap();
+        let slow = json!({ "seconds": 600 });
+        let mut held = first.begin("u_test_slow", slow).await.unwrap();
+        assert!(held.notification().await.unwrap().is_some());
+        let busy = (0..10).map(async |_| {
+            let peer = Peer::connect(kind, &target).await.unwrap();
+            let refused = peer.tool("u_echo", json!({})).await.unwrap();
+            assert_eq!(refused.code(), -32603, "{:?}", refused.answer);
+            let message = refused.answer["error"]["message"].as_str().unwrap();
+            assert!(message.contains(says), "{message}");
+        });
+        join_all(busy).await;
+        first.cancel(held).await.unwrap();
+        first.close().await.unwrap();
+        // Nothing is listed before the call, by nobody.
+        let gateway = gateway.restart().await.unwrap();
+        let target = Target::Url(gateway.url.clone());
+        let peer = Peer::connect(kind, &target).await.unwrap();
+        let echo = peer.tool("u_echo", json!({})).await.unwrap();
+        assert_eq!(echo.text(), "{}", "{:?}", echo.answer);
+    }
 }

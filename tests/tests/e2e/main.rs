@@ -20,6 +20,7 @@ mod eras;
 mod failures;
 mod fake;
 mod keys;
+mod leaving;
 mod lifecycle;
 mod limits;
 mod listening;

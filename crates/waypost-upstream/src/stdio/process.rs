@@ -231,7 +231,7 @@ mod tests {
     use tokio::runtime::Handle;
     use waypost_hub::lifecycle::Tasks;
 
-    use crate::ear::{Ear, Heard};
+    use crate::ear::{Ear, Heard, SharedEar};
     use crate::fault::Fault;
     use crate::stdio::{Launcher, Program};
 
@@ -263,7 +263,7 @@ mod tests {
             tasks: Tasks::on(Handle::current()),
             cores: 0,
             response_limit: 1 << 20,
-            env: Arc::new(std::env::vars_os().collect()),
+            env: Arc::new([("PATH".into(), "/usr/bin:/bin".into())].into()),
             tls: Default::default(),
             tell_callers: true,
             parked: Arc::new(tokio::sync::Semaphore::new(1)),
@@ -271,7 +271,8 @@ mod tests {
         };
         let launcher = Launcher::new(&"u".into(), program, &parts);
         let ear = Arc::new(Fragile::default());
-        let child = launcher.launch(ear.clone() as _, Default::default());
+        let shared: SharedEar = Arc::<Fragile>::clone(&ear);
+        let child = launcher.launch(shared, Default::default());
         let child = child.await.unwrap();
         let over = async {
             ear.0.notified().await;

@@ -253,6 +253,19 @@ async fn r22_r64_sessions_are_kept_for_their_clients_and_deleted_with_them() {
 }
 
 #[tokio::test]
+async fn r63_looks_at_a_server_open_one_session() {
+    let running = server(Options::default()).await;
+    let upstream = reach(&running, "isolation: shared").await;
+    for _ in 0..50 {
+        in_time(upstream.discover(None)).await.unwrap();
+        complete(&*upstream, Call::own("tools/list", Object::new())).await;
+    }
+    assert_eq!(running.sessions().opened(), 1);
+    in_time(upstream.close()).await;
+    assert_eq!(running.sessions().deleted(), 1);
+}
+
+#[tokio::test]
 async fn r16_a_session_that_nobody_uses_is_ended() {
     let running = server(Options::default()).await;
     let upstream = reach(&running, "idle_timeout: 100ms").await;
