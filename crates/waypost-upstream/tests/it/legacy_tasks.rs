@@ -97,6 +97,17 @@ async fn a_tool_that_needs_a_task_is_one_whether_that_is_known_or_not() {
 }
 
 #[tokio::test]
+async fn a_tool_that_only_may_be_a_task_is_called_plainly() {
+    let (running, upstream) = server().await;
+    complete(&*upstream, caller("tools/list", &json!({}))).await;
+    let call = tool("slow_compute", &json!({ "seconds": 0.1, "label": "x" }));
+    let result = value(&complete(&*upstream, call).await);
+    assert_eq!(result["resultType"], "complete");
+    let sent = running.seen().of("tools/call")[0].json();
+    assert!(sent["params"].get("task").is_none(), "{sent}");
+}
+
+#[tokio::test]
 async fn a_caller_that_knows_no_tasks_is_told_what_the_tool_needs() {
     let (_running, upstream) = server().await;
     let mut call = tool("failing_job", &json!({}));
