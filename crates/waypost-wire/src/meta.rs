@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::capability::ClientCapabilities;
 use crate::error::Malformed;
-use crate::object::{Object, write_string};
+use crate::object::{Object, write_plain, write_string};
 use crate::raw::Raw;
 use crate::version;
 
@@ -84,7 +84,7 @@ impl RequestMeta {
             member: PROTOCOL_VERSION,
             expected: "a string",
         };
-        let protocol_version = version::interned(&version.as_string().ok_or(wrong)?);
+        let protocol_version = version::interned(&version.as_str().ok_or(wrong)?);
         let capabilities = rest.remove(CLIENT_CAPABILITIES);
         let capabilities = capabilities.ok_or(Malformed::Missing {
             member: CLIENT_CAPABILITIES,
@@ -153,7 +153,7 @@ impl RequestMeta {
     }
 }
 
-fn write_key(out: &mut Vec<u8>, key: &str) {
-    write_string(out, key);
+fn write_key(out: &mut Vec<u8>, key: &'static str) {
+    write_plain(out, key);
     out.push(b':');
 }

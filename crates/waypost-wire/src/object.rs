@@ -124,7 +124,10 @@ impl Object {
             if index > 0 {
                 out.push(b',');
             }
-            write_string(out, key);
+            match key {
+                Cow::Borrowed(known) => write_plain(out, known),
+                Cow::Owned(key) => write_string(out, key),
+            }
             out.push(b':');
             out.extend_from_slice(value.as_bytes());
         }
@@ -172,9 +175,7 @@ impl<K: AsRef<str>> FromIterator<(K, Raw)> for Object {
 pub fn write_string(out: &mut Vec<u8>, text: &str) {
     // Most keys and names need no escape; then no serialiser is needed either.
     if text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\') {
-        out.push(b'"');
-        out.extend_from_slice(text.as_bytes());
-        out.push(b'"');
+        write_plain(out, text);
     } else {
         out.extend_from_slice(Raw::string(text).as_bytes());
     }
@@ -203,6 +204,13 @@ impl<'de> Visitor<'de> for Entries<'de> {
         let mut entries = Vec::with_capacity(8);
         while let Some(Text(key)) = map.next_key()? {
             let value: &RawValue = map.next_value()?;
+/// Appends text that needs no escape, such as the keys that are known, as a JSON string.
+pub(crate) fn write_plain(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
             entries.push((interned(&key), Raw::slice_of(self.whole, value)));
         }
         Ok(entries)
@@ -283,6 +291,7 @@ mod tests {
     #[test]
     fn a_repeated_key_is_refused_however_it_is_spelled() {
         check(r#"{"name":1,"n\u0061me":2}"#, Err("key `name` is repeated"));
+/// No key that is borrowed needs an escape where it is written.
     }
 
     #[test]
