@@ -4,6 +4,7 @@ use waypost_hub::reply::End;
 use waypost_wire::code;
 use waypost_wire::error::{ErrorObject, Malformed};
 use waypost_wire::message::Outcome;
+use waypost_wire::object::Object;
 use waypost_wire::result::ResultType;
 
 use crate::fault::Fault;
@@ -21,7 +22,11 @@ pub(crate) fn end(outcome: Outcome) -> Result<End, Fault> {
             expected: "an object",
         }));
     }
-    let result = raw.as_object().map_err(Fault::Malformed)?;
+    of_result(raw.as_object().map_err(Fault::Malformed)?)
+}
+
+/// The same of a result that has been read.
+pub(crate) fn of_result(result: Object) -> Result<End, Fault> {
     match ResultType::of(&result) {
         ResultType::Complete => Ok(End::Complete(result)),
         ResultType::InputRequired => Ok(End::InputRequired(result)),

@@ -72,20 +72,36 @@ impl Message {
                 reason: Malformed::Batch,
             });
         }
-        let envelope = Object::parse(bytes).map_err(|reason| Unreadable { id: None, reason })?;
+        // In one pass, where nothing is wrong with it.
+        let (envelope, params) = match Object::parse_both(bytes, "params") {
+            Some(both) => both,
+            None => match Object::parse(bytes) {
+                Ok(envelope) => (envelope, None),
+                Err(reason) => return Err(Unreadable { id: None, reason }),
+            },
+        };
         let id = envelope.get("id").map(|raw| Id::new(raw.clone()));
         let known = id.as_ref().and_then(|id| id.as_ref().ok()).cloned();
-        Self::from_envelope(&envelope, id).map_err(|reason| Unreadable { id: known, reason })
+        Self::from_envelope(&envelope, id, params)
+            .map_err(|reason| Unreadable { id: known, reason })
+    }
+
+    /// The id and the members of a response with a result, read in one pass. `None` for any other
+    /// message, and for what is wrong: [`Self::parse`] says what it is.
+    pub fn parse_result(bytes: &Bytes) -> Option<(Id, Object)> {
+        let (envelope, result) = Object::parse_both(bytes, "result")?;
+        let is_result =
+            is_json_rpc(&envelope) && !envelope.contains("method") && !envelope.contains("error");
+        let id = Id::new(envelope.get("id")?.clone()).ok()?;
+        Some((id, result?)).filter(|_| is_result)
     }
 
     fn from_envelope(
         envelope: &Object,
         id: Option<Result<Id, Malformed>>,
+        params: Option<Object>,
     ) -> Result<Self, Malformed> {
-        if envelope
-            .get("jsonrpc")
-            .is_none_or(|v| v.text() != "\"2.0\"")
-        {
+        if !is_json_rpc(envelope) {
             return Err(Malformed::Wrong {
                 member: "jsonrpc",
                 expected: "\"2.0\"",
@@ -98,15 +114,16 @@ impl Message {
             member: "method",
             expected: "a string",
         })?;
-        let params = match envelope.get("params") {
-            None => Object::new(),
-            Some(raw) if !raw.is_object() => {
+        let params = match (params, envelope.get("params")) {
+            (Some(params), _) => params,
+            (None, None) => Object::new(),
+            (None, Some(raw)) if !raw.is_object() => {
                 return Err(Malformed::Wrong {
                     member: "params",
                     expected: "an object",
                 });
             }
-            Some(raw) => raw.as_object()?,
+            (None, Some(raw)) => raw.as_object()?,
         };
         Ok(match id {
             Some(id) => Self::Request(Request {
@@ -134,6 +151,11 @@ impl Message {
             }),
         }
     }
+}
+
+fn is_json_rpc(envelope: &Object) -> bool {
+    let version = envelope.get("jsonrpc");
+    version.is_some_and(|version| version.as_bytes() == &b"\"2.0\""[..])
 }
 
 /// The bytes of a request.
@@ -284,6 +306,21 @@ mod tests {
     fn a_bad_part_still_gives_the_id() {
         let text = r#"{"jsonrpc":"2.0","id":"x","method":"a","params":[]}"#;
         refused(text, -32600, Some("\"x\""), "`params` must be an object");
+        let text = r#"{"params":{"k":1,"k":2},"jsonrpc":"2.0","id":"x","method":"a"}"#;
+        refused(text, -32600, Some("\"x\""), "key `k` is repeated");
+        let text = r#"{"jsonrpc":"2.0","id":"x","method":"a","params":{},"params":{}}"#;
+        refused(text, -32600, None, "key `params` is repeated");
+    }
+
+    #[test]
+    fn params_are_read_as_they_came() {
+        let text =
+            r#"{"jsonrpc":"2.0","id":1,"method":"a","params": {"é":[1, 2], "b":{"params":{}}} }"#;
+        let Ok(Message::Request(request)) = parse(text) else {
+            panic!()
+        };
+        let got: Vec<_> = request.params.iter().map(|(k, v)| (k, v.text())).collect();
+        assert_eq!(got, [("é", "[1, 2]"), ("b", r#"{"params":{}}"#)]);
     }
 
     #[test]
@@ -293,6 +330,31 @@ mod tests {
             panic!()
         };
         assert_eq!((error.code(), error.message().as_str()), (-32600, "m"));
+    }
+
+    #[test]
+    fn a_result_is_read_in_one_pass_and_nothing_else_is() {
+        let check = |text: &str, expected: Option<&str>| {
+            let read = Message::parse_result(&Bytes::from(text.to_owned()));
+            let read = read.map(|(id, result)| format!("{} {result:?}", id.raw()));
+            assert_eq!(read.as_deref(), expected, "{text}");
+        };
+        let fine = r#"{"result":{"a":[1]},"id":7,"jsonrpc":"2.0"}"#;
+        check(fine, Some(r#"7 {"a": [1]}"#));
+        for text in [
+            r#"{"id":7,"jsonrpc":"2.0"}"#,
+            r#"{"result":{},"id":7,"jsonrpc":"1.0"}"#,
+            r#"{"result":{},"id":null,"jsonrpc":"2.0"}"#,
+            r#"{"result":{},"jsonrpc":"2.0"}"#,
+            r#"{"result":[],"id":7,"jsonrpc":"2.0"}"#,
+            r#"{"result":{"a":1,"a":2},"id":7,"jsonrpc":"2.0"}"#,
+            r#"{"result":{},"error":{},"id":7,"jsonrpc":"2.0"}"#,
+            r#"{"result":{},"method":"x","id":7,"jsonrpc":"2.0"}"#,
+            r#"{"error":{"code":1,"message":""},"id":7,"jsonrpc":"2.0"}"#,
+            "[]",
+        ] {
+            check(text, None);
+        }
     }
 
     #[test]

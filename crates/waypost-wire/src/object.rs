@@ -5,8 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use bytes::Bytes;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, Visitor};
 
 use crate::error::Malformed;
 use crate::raw::Raw;
@@ -20,7 +19,9 @@ const FEW: usize = 24;
 /// Keys are compared unescaped, and an object that repeats one is refused: two readers that
 /// pick different ones of a pair is how requests are smuggled past a gateway.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Object(Vec<(Key, Raw)>);
+pub struct Object(Members);
+
+type Members = Vec<(Key, Raw)>;
 
 /// Keys that every message has are not worth an allocation.
 type Key = Cow<'static, str>;
@@ -37,20 +38,42 @@ impl Object {
     /// [`Malformed::Json`] for bytes that are not JSON, [`Malformed::NotObject`] for another
     /// kind of value, [`Malformed::RepeatedKey`] for an object with one key twice.
     pub fn parse(bytes: &Bytes) -> Result<Self, Malformed> {
-        let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-        let entries = deserializer
-            .deserialize_any(Entries { whole: bytes })
-            .map_err(|e| {
-                if e.is_data() {
-                    data_error(&e, bytes)
-                } else {
-                    Malformed::json(&e)
-                }
-            })?;
-        deserializer.end().map_err(|e| Malformed::json(&e))?;
+        let outer = Entries {
+            whole: bytes,
+            below: None,
+        };
+        // Of text every part is known to be UTF-8; of bytes each would be looked at again.
+        let entries = match std::str::from_utf8(bytes) {
+            Ok(text) => outer.read(serde_json::Deserializer::from_str(text)),
+            // Fails; this way it is known where.
+            Err(_) => outer.read(serde_json::Deserializer::from_slice(bytes)),
+        };
+        let entries = entries.map_err(|e| {
+            if e.is_data() {
+                data_error(&e, bytes)
+            } else {
+                Malformed::json(&e)
+            }
+        })?;
         let object = Self(entries);
         object.refuse_repeats()?;
         Ok(object)
+    }
+
+    /// Reads a JSON object and, in the same pass, the one that `key` of it is: `null` stands in its
+    /// place. `None` for what [`Self::parse`] refuses, or where `key` is no such object.
+    pub(crate) fn parse_both(bytes: &Bytes, key: &'static str) -> Option<(Self, Option<Self>)> {
+        let mut below = None;
+        let outer = Entries {
+            whole: bytes,
+            below: Some((key, &mut below)),
+        };
+        let text = serde_json::Deserializer::from_str(std::str::from_utf8(bytes).ok()?);
+        let outer = Self(outer.read(text).ok()?);
+        let below = below.map(Self);
+        let mut both = std::iter::once(&outer).chain(&below);
+        both.try_for_each(Self::refuse_repeats).ok()?;
+        Some((outer, below))
     }
 
     /// The value of `key`.
@@ -181,6 +204,13 @@ pub fn write_string(out: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// Appends text that needs no escape, such as the keys that are known, as a JSON string.
+pub(crate) fn write_plain(out: &mut Vec<u8>, text: &str) {
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
 /// Tells "not an object" from invalid JSON that serde reports as a data error (an invalid key).
 fn data_error(error: &serde_json::Error, bytes: &Bytes) -> Malformed {
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
@@ -189,31 +219,52 @@ fn data_error(error: &serde_json::Error, bytes: &Bytes) -> Malformed {
     }
 }
 
-struct Entries<'a> {
+struct Entries<'a, 'b> {
     whole: &'a Bytes,
+    /// The key of an object that is read as well, and where its members go.
+    below: Option<(&'static str, &'b mut Option<Members>)>,
 }
 
-impl<'de> Visitor<'de> for Entries<'de> {
-    type Value = Vec<(Key, Raw)>;
+impl<'de> Entries<'de, '_> {
+    fn read<R: serde_json::de::Read<'de>>(
+        self,
+        mut text: serde_json::Deserializer<R>,
+    ) -> serde_json::Result<Members> {
+        let members = self.deserialize(&mut text)?;
+        text.end()?;
+        Ok(members)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Entries<'de, '_> {
+    type Value = Members;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Members, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entries<'de, '_> {
+    type Value = Members;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut entries = Vec::with_capacity(8);
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Members, A::Error> {
+        let whole = self.whole;
+        let mut members = Vec::with_capacity(8);
         while let Some(Text(key)) = map.next_key()? {
-            let value: &RawValue = map.next_value()?;
-/// Appends text that needs no escape, such as the keys that are known, as a JSON string.
-pub(crate) fn write_plain(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
-    out.push(b'"');
-}
-
-            entries.push((interned(&key), Raw::slice_of(self.whole, value)));
+            let value = match self.below.take_if(|(below, _)| *below == key) {
+                Some((_, below)) => {
+                    *below = Some(map.next_value_seed(Entries { whole, below: None })?);
+                    Raw::null()
+                }
+                None => Raw::slice_of(whole, map.next_value()?),
+            };
+            members.push((interned(&key), value));
         }
-        Ok(entries)
+        Ok(members)
     }
 }
 
@@ -240,6 +291,7 @@ impl<'de> de::Deserialize<'de> for Text<'de> {
 }
 
 /// The key, without an allocation for the protocol's own.
+/// No key that is borrowed needs an escape where it is written.
 fn interned(key: &str) -> Key {
     macro_rules! known {
         ($($text:literal)*) => {
@@ -291,7 +343,6 @@ mod tests {
     #[test]
     fn a_repeated_key_is_refused_however_it_is_spelled() {
         check(r#"{"name":1,"n\u0061me":2}"#, Err("key `name` is repeated"));
-/// No key that is borrowed needs an escape where it is written.
     }
 
     #[test]
