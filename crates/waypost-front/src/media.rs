@@ -8,6 +8,9 @@ use crate::refusal::Refusal;
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(crate) const SSE: HeaderValue = HeaderValue::from_static("text/event-stream");
 
+/// What clients are told to send, and nearly all do.
+const BOTH: &[u8] = b"application/json, text/event-stream";
+
 /// Which forms of an answer the client takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wants {
@@ -22,6 +25,10 @@ pub(crate) enum Wants {
 impl Wants {
     /// Reads `Accept`. A client that sends none, or one that is no text, takes what it gets.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Refusal> {
+        let mut lines = headers.get_all(ACCEPT).iter();
+        if lines.next().is_some_and(|line| line == BOTH) && lines.next().is_none() {
+            return Ok(Self::Either);
+        }
         let mut json = Choice::default();
         let mut sse = Choice::default();
         let mut any = false;
