@@ -265,9 +265,9 @@ fn check(
 ) -> Result<(RequestMeta, CallHeaders), Refusal> {
     let readable = meta.as_ref().ok();
     // The rest of `_meta` is only judged in a version whose rules are known.
-    if let Some(requested) = readable.and_then(|meta| meta.string(PROTOCOL_VERSION)) {
+    if let Some(requested) = readable.and_then(|meta| meta.str(PROTOCOL_VERSION)) {
         headers::check_version(&head.headers, &requested)?;
-        spoken(requested)?;
+        spoken(&requested)?;
     }
     let meta = meta.and_then(RequestMeta::read).map_err(Refusal::Meta)?;
     let headers = headers::check(&head.headers, method, params, parts.strict_headers)?;
@@ -277,18 +277,19 @@ fn check(
 
 /// The same where there are no headers.
 pub(crate) fn check_bare(method: &str, meta: Object) -> Result<RequestMeta, Refusal> {
-    if let Some(requested) = meta.string(PROTOCOL_VERSION) {
-        spoken(requested)?;
+    if let Some(requested) = meta.str(PROTOCOL_VERSION) {
+        spoken(&requested)?;
     }
     let meta = RequestMeta::read(meta).map_err(Refusal::Meta)?;
     served(method)?;
     Ok(meta)
 }
 
-fn spoken(requested: String) -> Result<(), Refusal> {
-    if version::is_modern(&requested) {
+fn spoken(requested: &str) -> Result<(), Refusal> {
+    if version::is_modern(requested) {
         Ok(())
     } else {
+        let requested = requested.to_owned();
         Err(Refusal::Version { requested })
     }
 }

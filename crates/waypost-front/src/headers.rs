@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderValue};
+use http::header::GetAll;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use waypost_hub::call::CallHeaders;
 use waypost_wire::header::{self, METHOD, NAME, PARAM_PREFIX, PROTOCOL_VERSION};
 use waypost_wire::method;
@@ -14,12 +15,18 @@ use waypost_wire::object::Object;
 use crate::event;
 use crate::refusal::{HeaderFault, Refusal};
 
+// Names made once: one that is looked up by its text is read and hashed as if it were new.
+const VERSION_LINE: HeaderName = HeaderName::from_static(PROTOCOL_VERSION);
+const METHOD_LINE: HeaderName = HeaderName::from_static(METHOD);
+const NAME_LINE: HeaderName = HeaderName::from_static(NAME);
+
 /// The decoded value of a header that may be there once.
 fn one<'a>(
     headers: &'a HeaderMap,
+    name: &HeaderName,
     header: &'static str,
 ) -> Result<Option<Cow<'a, str>>, HeaderFault> {
-    let mut lines = headers.get_all(header).iter();
+    let mut lines = headers.get_all(name).iter();
     let Some(line) = lines.next() else {
         return Ok(None);
     };
@@ -40,7 +47,14 @@ pub(crate) fn agreed<'a>(
     headers: &'a HeaderMap,
     header: &'static str,
 ) -> Result<Option<&'a HeaderValue>, Refusal> {
-    let mut lines = headers.get_all(header).iter();
+    same(&headers.get_all(header), header)
+}
+
+fn same<'a>(
+    lines: &GetAll<'a, HeaderValue>,
+    header: &'static str,
+) -> Result<Option<&'a HeaderValue>, Refusal> {
+    let mut lines = lines.iter();
     let first = lines.next();
     if lines.any(|line| Some(line) != first) {
         return Err(Refusal::Contradictory { header });
@@ -50,7 +64,7 @@ pub(crate) fn agreed<'a>(
 
 /// The version header for finding the era: one that cannot be read is unlike any known version.
 pub(crate) fn peek_version(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Refusal> {
-    let line = agreed(headers, PROTOCOL_VERSION)?;
+    let line = same(&headers.get_all(&VERSION_LINE), PROTOCOL_VERSION)?;
     Ok(line.map(|line| {
         let text = line.to_str().ok();
         let value = text.and_then(|text| header::decode(text).ok());
@@ -61,7 +75,7 @@ pub(crate) fn peek_version(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, 
 /// Refuses unless the version header is there and says what `_meta` says.
 pub(crate) fn check_version(headers: &HeaderMap, meta: &str) -> Result<(), HeaderFault> {
     let member = waypost_wire::meta::PROTOCOL_VERSION;
-    must_equal(headers, PROTOCOL_VERSION, member, meta)
+    must_equal(headers, (&VERSION_LINE, PROTOCOL_VERSION), member, meta)
 }
 
 /// Refuses unless `Mcp-Method` and `Mcp-Name` say what the body says; keeps what routing needs.
@@ -71,7 +85,7 @@ pub(crate) fn check(
     params: &Object,
     strict: bool,
 ) -> Result<CallHeaders, HeaderFault> {
-    must_equal(headers, METHOD, "method", method)?;
+    must_equal(headers, (&METHOD_LINE, METHOD), "method", method)?;
     Ok(CallHeaders {
         name: check_name(headers, method, params, strict)?,
         params: mirrored(headers)?,
@@ -81,11 +95,11 @@ pub(crate) fn check(
 
 fn must_equal(
     headers: &HeaderMap,
-    header: &'static str,
+    (name, header): (&HeaderName, &'static str),
     member: &'static str,
     body: &str,
 ) -> Result<(), HeaderFault> {
-    match one(headers, header)? {
+    match one(headers, name, header)? {
         None => Err(HeaderFault::Missing { header }),
         Some(value) if value == body => Ok(()),
         Some(_) => Err(HeaderFault::Differs { header, member }),
@@ -102,7 +116,7 @@ fn check_name(
         return Ok(None);
     };
     let header = NAME;
-    match (one(headers, header)?, params.string(member)) {
+    match (one(headers, &NAME_LINE, header)?, params.string(member)) {
         (Some(value), Some(name)) if value == name => Ok(Some(name)),
         (Some(_), _) => Err(HeaderFault::Differs { header, member }),
         // The body is at fault: whoever answers the method says so.
