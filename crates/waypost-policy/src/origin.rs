@@ -61,6 +61,8 @@ pin_project! {
 
 #[derive(Debug)]
 struct Rules {
+    /// What most clients of this address send as `Host`, known without being taken apart.
+    usual: Option<[String; 2]>,
     loopback: bool,
     hosts: Vec<String>,
     origins: Vec<String>,
@@ -79,8 +81,11 @@ impl OriginGuardLayer {
     /// A guard for the endpoint at `listen`.
     #[must_use]
     pub fn new(listen: SocketAddr, front: &Front) -> Self {
+        let loopback = listen.ip().to_canonical().is_loopback();
+        let usual = loopback.then(|| [listen.to_string(), format!("localhost:{}", listen.port())]);
         let rules = Rules {
-            loopback: listen.ip().to_canonical().is_loopback(),
+            usual,
+            loopback,
             hosts: front.allowed_hosts.clone(),
             origins: front.allowed_origins.clone(),
         };
@@ -197,6 +202,10 @@ impl Rules {
     }
 
     fn knows_host(&self, host: &[u8]) -> bool {
+        let mut usual = self.usual.iter().flatten();
+        if usual.any(|usual| usual.as_bytes() == host) {
+            return true;
+        }
         let Some(name) = host_name(host) else {
             return false;
         };
