@@ -63,7 +63,7 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
         ensure_complete(result);
     }
     if let Some(result) = end.result_mut() {
-        own::sign(result, Some(&member.name));
+        own::sign_of(result, member);
     }
     end
 }

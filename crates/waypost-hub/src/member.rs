@@ -9,9 +9,11 @@ use globset::{Glob, GlobMatcher};
 use tokio::sync::Notify;
 use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
+use waypost_wire::raw::Raw;
 
 use crate::catalog::entry::Kind;
 use crate::limit::Limit;
+use crate::own;
 use crate::registry::Learned;
 use crate::status::{State, Status};
 use crate::upstream::Upstream;
@@ -29,6 +31,8 @@ pub struct Member {
     pub status: Status,
     /// Asks the supervisor to look at the upstream now.
     pub wake: Notify,
+    /// See [`own::signature`].
+    signature: Raw,
     learned: ArcSwapOption<Learned>,
     /// Whether a subscription to its list changes stands.
     followed: AtomicBool,
@@ -58,6 +62,7 @@ impl Member {
             upstream,
             status: Status::new(state),
             wake: Notify::new(),
+            signature: own::signature(&settings.name),
             learned: ArcSwapOption::empty(),
             followed: AtomicBool::new(false),
             listed: AtomicBool::new(false),
@@ -173,6 +178,11 @@ impl Member {
 
     pub(crate) fn set_answered(&self, kind: Kind) {
         self.answered.fetch_or(bit(kind), Ordering::Relaxed);
+    }
+
+    /// What its results are signed with.
+    pub(crate) fn signature(&self) -> &Raw {
+        &self.signature
     }
 
     /// Room for the calls in flight.

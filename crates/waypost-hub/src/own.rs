@@ -6,6 +6,8 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::version;
 
+use crate::member::Member;
+
 /// `name` and `version`, as client towards servers and as server towards clients.
 pub fn info() -> Raw {
     Raw::from_serialize(&serde_json::json!({
@@ -34,6 +36,22 @@ pub(crate) fn client_info() -> Raw {
     INFO.clone()
 }
 
+/// `_meta` of a result that came from `upstream` without one.
+pub(crate) fn signature(upstream: &str) -> Raw {
+    let mut meta = Object::new();
+    set(&mut meta, Some(upstream));
+    meta.into()
+}
+
+/// As [`sign`] for what came from `member`.
+pub(crate) fn sign_of(result: &mut Object, member: &Member) {
+    if result.contains(META) {
+        sign(result, Some(&member.name));
+    } else {
+        result.set(META, member.signature().clone());
+    }
+}
+
 /// Rebuilds the parts of a result's `_meta` that belong to this hop: clients see Waypost's
 /// `serverInfo`, and which upstream answered.
 pub fn sign(result: &mut Object, upstream: Option<&str>) {
@@ -42,9 +60,13 @@ pub fn sign(result: &mut Object, upstream: Option<&str>) {
     let mut meta = meta.unwrap_or_default();
     // No answer to a call belongs to a listen stream of the caller's.
     meta.remove(SUBSCRIPTION_ID);
+    set(&mut meta, upstream);
+    result.set(META, meta.into());
+}
+
+fn set(meta: &mut Object, upstream: Option<&str>) {
     meta.set(SERVER_INFO, INFO.clone());
     if let Some(upstream) = upstream {
         meta.set(UPSTREAM, Raw::string(upstream));
     }
-    result.set(META, meta.into());
 }
