@@ -1,7 +1,7 @@
 //! What the front logs and counts: one type per event.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -49,7 +49,8 @@ impl RequestFinished<'_> {
 }
 
 /// Handles of this event's metrics: looking them up takes a lock that all cores share, so each
-/// core keeps those it has used. Both labels come out of fixed sets.
+/// core keeps those it has used. Both labels come out of fixed sets, so few that they are compared
+/// sooner than hashed.
 struct Counted {
     requests: Counter,
     seconds: Histogram,
@@ -70,7 +71,7 @@ fn count(method: &'static str, outcome: &'static str, took: f64) {
 }
 
 thread_local! {
-    static KEPT: RefCell<HashMap<(&'static str, &'static str), Counted>> = RefCell::default();
+    static KEPT: RefCell<BTreeMap<(&'static str, &'static str), Counted>> = RefCell::default();
 }
 
 /// Sees to it that a request is logged and counted once, also one whose client went away.

@@ -1,7 +1,7 @@
 //! What the hub logs and counts: one type per event.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use metrics::{Counter, Histogram};
@@ -78,8 +78,8 @@ struct Counted {
     seconds: Histogram,
 }
 
-/// By upstream, method, target and outcome.
-type Kept = HashMap<String, HashMap<String, HashMap<String, HashMap<&'static str, Counted>>>>;
+/// By upstream, method, target and outcome. So few are compared sooner than hashed.
+type Kept = BTreeMap<String, BTreeMap<String, BTreeMap<String, BTreeMap<&'static str, Counted>>>>;
 
 thread_local! {
     static KEPT: RefCell<Kept> = RefCell::default();
