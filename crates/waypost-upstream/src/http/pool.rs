@@ -185,7 +185,7 @@ impl fmt::Debug for Pool {
 }
 
 /// The `Host` of an address, without credentials.
-fn host(uri: &Uri) -> Option<HeaderValue> {
+pub(crate) fn host(uri: &Uri) -> Option<HeaderValue> {
     let authority = uri.authority()?.as_str();
     let host = match authority.rsplit_once('@') {
         Some((_, host)) => host,

@@ -1,7 +1,7 @@
 //! Writes a call as an HTTP request.
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use http::{Method, Request, Uri};
 use http_body_util::Full;
 use waypost_config::Secret;
@@ -10,7 +10,9 @@ use waypost_wire::header::{self, PARAM_PREFIX};
 use waypost_wire::id::Id;
 use waypost_wire::message;
 use waypost_wire::method;
+use waypost_wire::version;
 
+use super::pool;
 use crate::fault::Fault;
 
 const METHOD: HeaderName = HeaderName::from_static(header::METHOD);
@@ -23,6 +25,8 @@ pub(crate) struct Template {
     uri: Uri,
     /// What never changes from call to call, configured headers included.
     fixed: HeaderMap,
+    /// The same with what most calls add, so that a copy needs neither new values nor more room.
+    usual: HeaderMap,
 }
 
 impl Template {
@@ -42,7 +46,14 @@ impl Template {
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
             fixed.insert(name, value);
         }
-        Ok(Self { uri, fixed })
+        let mut usual = fixed.clone();
+        put(&mut usual, PROTOCOL_VERSION, version::MODERN);
+        put(&mut usual, METHOD, method::TOOLS_CALL);
+        put(&mut usual, NAME, "");
+        if let Some(host) = pool::host(&uri) {
+            usual.entry(HOST).or_insert(host);
+        }
+        Ok(Self { uri, fixed, usual })
     }
 
     /// Where requests go.
@@ -52,10 +63,14 @@ impl Template {
 
     /// A request with what is the same in all of them, and nothing else.
     pub(crate) fn bare(&self, method: Method, body: Bytes) -> Request<Full<Bytes>> {
+        self.with(self.fixed.clone(), method, body)
+    }
+
+    fn with(&self, headers: HeaderMap, method: Method, body: Bytes) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.uri_mut() = self.uri.clone();
-        request.headers_mut().clone_from(&self.fixed);
+        *request.headers_mut() = headers;
         request
     }
 
@@ -65,12 +80,17 @@ impl Template {
         let name = method::name_member(&call.method);
         let name = name.and_then(|member| call.params.str(member));
         let body = message::encode_call(id, &call.method, &call.params, &call.meta);
-        let mut request = self.bare(Method::POST, body);
+        let mut request = self.with(self.usual.clone(), Method::POST, body);
         let headers = request.headers_mut();
-        put(headers, PROTOCOL_VERSION, &call.meta.protocol_version);
-        put(headers, METHOD, &call.method);
-        if let Some(name) = name {
-            put(headers, NAME, &name);
+        if call.meta.protocol_version != version::MODERN {
+            put(headers, PROTOCOL_VERSION, &call.meta.protocol_version);
+        }
+        if call.method != method::TOOLS_CALL {
+            put(headers, METHOD, &call.method);
+        }
+        match name {
+            Some(name) => put(headers, NAME, &name),
+            None => drop(headers.remove(NAME)),
         }
         for (name, value) in &call.headers.params {
             if !name.starts_with(PARAM_PREFIX) {
