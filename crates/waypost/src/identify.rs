@@ -1,5 +1,6 @@
 //! Gives each request an id, and each of its log lines.
 
+use std::fmt::Write as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,7 @@ const LONGEST: usize = 128;
 /// apart.
 #[derive(Clone, Debug)]
 pub(crate) struct IdentifyLayer {
-    maker: u32,
+    maker: Arc<str>,
     next: Arc<AtomicU64>,
 }
 
@@ -47,14 +48,17 @@ pin_project! {
 impl IdentifyLayer {
     pub(crate) fn new() -> Self {
         Self {
-            maker: rand::random(),
+            maker: format!("{:08x}-", rand::random::<u32>()).into(),
             next: Arc::default(),
         }
     }
 
     fn id(&self) -> Option<HeaderValue> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        HeaderValue::try_from(format!("{:08x}-{number:x}", self.maker)).ok()
+        let mut id = String::with_capacity(self.maker.len() + 16);
+        id.push_str(&self.maker);
+        write!(id, "{number:x}").ok()?;
+        HeaderValue::try_from(id).ok()
     }
 }
 
