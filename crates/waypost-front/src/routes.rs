@@ -124,7 +124,8 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
     let admitted = match (&head.method, &parts.sessions) {
         (&Method::POST, _) => admit::admit(parts, &head, body).await,
         (&Method::GET | &Method::DELETE, Some(sessions)) => {
-            return legacy::stream_or_end(parts, sessions, asker, &head, finish).await;
+            let answer = legacy::stream_or_end(parts, sessions, asker, &head, finish);
+            return Box::pin(answer).await;
         }
         _ => Err(Refused::from(Refusal::NotPost)),
     };
@@ -140,7 +141,8 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
         Ok(Admitted::Request(admission)) => modern::answer(parts, asker, *admission, finish).await,
         Ok(Admitted::Legacy(message)) => match &parts.sessions {
             Some(sessions) => {
-                legacy::message(parts, sessions, asker, &head, *message, finish).await
+                let answer = legacy::message(parts, sessions, asker, &head, *message, finish);
+                Box::pin(answer).await
             }
             // Not admitted without.
             None => answer::refused(&Refusal::NotPost.into()),

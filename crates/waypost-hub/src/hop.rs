@@ -17,21 +17,22 @@ use crate::reply::{End, Reply};
 /// Sends `call` by `send`; should the upstream refuse our headers (`-32020`) or our version
 /// (`-32022`), looks at it anew and sends once more. Neither refusal has executed anything.
 ///
+/// The call is boxed: futures within futures would each move it.
+///
 /// # Errors
 /// What `send` reports, and [`Kind::BadUpstream`] when the second try is refused too: the
 /// caller's own headers were right, so the upstream's code would only mislead it.
 pub(crate) async fn send<F, S>(
     hub: &Hub,
     member: &Arc<Member>,
-    call: Call,
+    call: Box<Call>,
     send: S,
 ) -> Result<Reply, CallError>
 where
-    S: Fn(Call) -> F,
+    S: Fn(Box<Call>) -> F,
     F: Future<Output = Result<Reply, CallError>>,
 {
-    // Boxed: it is seldom needed, and the future is held for as long as the call takes.
-    let again = Box::new(call.clone());
+    let again = call.clone();
     let reply = send(call).await?;
     let Reply::End(End::Error(error)) = &reply else {
         return guard(reply, member);
@@ -45,8 +46,9 @@ where
         said = &*clip(&error.message(), SENTENCE),
         "refused our headers or version, looking at it anew"
     );
-    look_anew(hub, member).await;
-    match send(*again).await? {
+    // Boxed: it is seldom needed, and the future is held for as long as the call takes.
+    Box::pin(look_anew(hub, member)).await;
+    match Box::pin(send(again)).await? {
         Reply::End(End::Error(error)) if concerns_us(error.code()) => {
             Err(refused(member, error.code()))
         }

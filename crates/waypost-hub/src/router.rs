@@ -34,7 +34,7 @@ impl Hub {
             return Box::pin(hub.list(kind, call));
         }
         match call.method.as_str() {
-            method::TOOLS_CALL => Box::pin(hub.tool(call)),
+            method::TOOLS_CALL => Box::pin(hub.tool(Box::new(call))),
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
                 Box::pin(hub.task(call))
             }
@@ -63,7 +63,7 @@ impl Hub {
         Ok(finish::own(list::answer(&catalog, kind, &call)))
     }
 
-    async fn tool(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+    async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
         let entry = self.find(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
@@ -80,7 +80,7 @@ impl Hub {
             let (hub, member, original) = (Arc::clone(&self), Arc::clone(&member), &entry.original);
             async move {
                 let call = hub.with_param_headers(&member, original, call)?;
-                hub.desk.call(&member, original, call).await
+                hub.desk.call(&member, original, *call).await
             }
         })
         .await?;
@@ -92,8 +92,8 @@ impl Hub {
         &self,
         member: &Arc<Member>,
         original: &str,
-        mut call: Call,
-    ) -> Result<Call, CallError> {
+        mut call: Box<Call>,
+    ) -> Result<Box<Call>, CallError> {
         let catalog = self.catalog();
         let entry = catalog.tools.of(member, original);
         let declared = entry.map(|e| e.params.as_slice()).unwrap_or_default();
@@ -175,8 +175,8 @@ impl Hub {
         let send = |member: Arc<Member>, call| {
             let hub = &self;
             async move {
-                let send = |call| forward::send(&hub.background, &member, call, None);
-                Box::pin(hop::send(hub, &member, call, send)).await
+                let send = |call: Box<Call>| forward::send(&hub.background, &member, *call, None);
+                Box::pin(hop::send(hub, &member, Box::new(call), send)).await
             }
         };
         let catalog = self.catalog();
@@ -241,11 +241,11 @@ impl Hub {
         call.headers = CallHeaders::default();
         let caller = Caller::of(&call);
         let target = target.map(str::to_owned);
-        let reply = hop::send(self, member, call, |call| {
+        let reply = hop::send(self, member, Box::new(call), |call| {
             let (hub, member, target) = (Arc::clone(self), Arc::clone(member), target.clone());
             async move {
                 hub.desk
-                    .stateful(&member, call, |call| async {
+                    .stateful(&member, *call, |call| async {
                         let send = forward::send(&hub.background, &member, call, target.as_deref());
                         Box::pin(send).await
                     })
@@ -273,8 +273,7 @@ impl Hub {
         if let Some(patience) = patience {
             let until = tokio::time::Instant::now() + patience;
             let nobody = || !catalog.shown(&call.view).any(|m| could(&m));
-            self.wait_until(until, || found().is_some() || nobody())
-                .await;
+            Box::pin(self.wait_until(until, || found().is_some() || nobody())).await;
         }
         if let Some(entry) = found() {
             return Ok(entry);

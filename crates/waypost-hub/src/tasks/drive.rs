@@ -107,7 +107,7 @@ impl Drive {
         };
         let Job { member, tool, .. } = &*self.job;
         let background = &self.desk.background;
-        Box::pin(forward::send(background, member, call, Some(tool))).await
+        forward::send(background, member, call, Some(tool)).await
     }
 
     /// Passes on what comes before the end, sees the end through.

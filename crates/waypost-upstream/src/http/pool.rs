@@ -87,7 +87,8 @@ impl Pool {
         loop {
             let (mut sender, fresh) = match self.take() {
                 Some(sender) => (sender, false),
-                None => (self.open().await?, true),
+                // Boxed: it is seldom needed, and much larger than the rest.
+                None => (Box::pin(self.open()).await?, true),
             };
             if sender.ready().await.is_err() && !fresh {
                 continue;
