@@ -70,3 +70,15 @@ fn set(meta: &mut Object, upstream: Option<&str>) {
         meta.set(UPSTREAM, Raw::string(upstream));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_once_is_what_signing_makes() {
+        let mut result = Object::new();
+        sign(&mut result, Some("a"));
+        assert_eq!(result.get(META), Some(&signature("a")));
+    }
+}
