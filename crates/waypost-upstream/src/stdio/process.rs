@@ -266,6 +266,7 @@ mod tests {
             env: Arc::new([("PATH".into(), "/usr/bin:/bin".into())].into()),
             tls: Default::default(),
             tell_callers: true,
+            answer_within: std::time::Duration::from_secs(1),
             parked: Arc::new(tokio::sync::Semaphore::new(1)),
             guard: None,
         };
