@@ -4,7 +4,7 @@
 //! Everything that differs from the stateless era is in this folder. `session` is what is in
 //! flight for one client, `serve` takes its messages, `exchange` answers one request,
 //! `rounds` by as many stateless calls as it takes, `ask` makes what servers ask in between into
-//! requests to the client, `listen` what changes meanwhile into notifications: these know no
+//! requests to the client, also `outside` of calls, `listen` what changes meanwhile into notifications: these know no
 //! transport. `http`, `body` and `ring` put them on Streamable HTTP, `pipe` on standard input and output; `sessions` and `ticket`
 //! are the session ids. `bridge` is the other end: the session of a host at a daemon.
 
@@ -16,6 +16,7 @@ mod exchange;
 mod http;
 mod initialize;
 mod listen;
+mod outside;
 pub(crate) mod pipe;
 mod place;
 mod progress;

@@ -26,6 +26,11 @@ pub(crate) trait Outlet: Send + Sync + fmt::Debug {
     /// Sends without waiting; what finds no room is lost, notifications first.
     fn post(&self, class: Class, message: Pieces);
 
+    /// Whether anybody reads there now.
+    fn is_read(&self) -> bool {
+        true
+    }
+
     /// The exchange is over without an answer.
     fn close(&self);
 }

@@ -5,9 +5,13 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::id::Id;
+use waypost_wire::message::Outcome;
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::object::Object;
+
+use crate::upstream::BoxFuture;
 
 /// Who calls. Two principals never see each other's tasks or states.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,12 +83,21 @@ impl View {
 #[derive(Clone, Debug)]
 pub struct Session(Arc<Kept>);
 
+/// Puts what a server asks to the client of a session, outside of any of its calls.
+pub trait Asks: fmt::Debug + Send + Sync {
+    /// Asks the client; `None` where nothing reaches it now. The future gives its answer, or `None`
+    /// once nobody can give one; dropped, the question is taken back.
+    fn ask(&self, method: &str, params: &Object) -> Option<BoxFuture<'static, Option<Outcome>>>;
+}
+
 #[derive(Debug)]
 struct Kept {
     id: Arc<str>,
     released: CancellationToken,
     /// How often its roots became others, where the client tells.
     roots: Option<watch::Sender<u64>>,
+    asks: Option<Arc<dyn Asks>>,
+    declared: Option<ClientCapabilities>,
 }
 
 impl Session {
@@ -103,7 +116,27 @@ impl Session {
             id: id.into(),
             released,
             roots,
+            asks: None,
+            declared: None,
         }))
+    }
+
+    /// The same of a client that declared this; a call of it may declare less.
+    #[must_use]
+    pub fn declaring(mut self, declared: ClientCapabilities) -> Self {
+        if let Some(kept) = Arc::get_mut(&mut self.0) {
+            kept.declared = Some(declared);
+        }
+        self
+    }
+
+    /// The same of a client that can be asked outside of its calls.
+    #[must_use]
+    pub fn asked_by(mut self, asks: Arc<dyn Asks>) -> Self {
+        if let Some(kept) = Arc::get_mut(&mut self.0) {
+            kept.asks = Some(asks);
+        }
+        self
     }
 
     /// Tells it from all others; not to be shown to anybody.
@@ -115,6 +148,20 @@ impl Session {
     /// long. The same session may come again after that, with a new signal.
     pub fn released(&self) -> &CancellationToken {
         &self.0.released
+    }
+
+    /// What the client declared, as far as that is known apart from its calls.
+    pub fn declared(&self) -> Option<&ClientCapabilities> {
+        self.0.declared.as_ref()
+    }
+
+    /// Asks the client, outside of its calls; see [`Asks::ask`].
+    pub fn ask(
+        &self,
+        method: &str,
+        params: &Object,
+    ) -> Option<BoxFuture<'static, Option<Outcome>>> {
+        self.0.asks.as_ref()?.ask(method, params)
     }
 
     /// The client says that its roots are others now.

@@ -22,6 +22,7 @@ mod listen;
 mod listeners;
 mod outbox;
 mod outgrown;
+mod outside;
 mod parked;
 mod pipe;
 mod pool;

@@ -39,6 +39,8 @@ pub const MESSAGE: &str = "notifications/message";
 /// Gives up a request. On modern HTTP closing the stream says so instead, and a task has
 /// [`TASKS_CANCEL`] (specification: cancellation).
 pub const CANCELLED: &str = "notifications/cancelled";
+/// Asks a client for its roots (2025-11-25: roots).
+pub const ROOTS_LIST: &str = "roots/list";
 /// A client's roots are others than before (2025-11-25: roots).
 pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";
 /// The first message on a listen stream: which of the wishes the server honours (specification:

@@ -6,6 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
+use futures_util::FutureExt as _;
 use waypost_hub::asks;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -38,7 +40,7 @@ pub(crate) struct Answered {
 }
 
 /// One question that is out. Given up before it is answered, the client is told.
-struct Pending {
+pub(crate) struct Pending {
     key: String,
     method: String,
     question: Question,
@@ -82,6 +84,11 @@ impl Questions {
         Ok(())
     }
 
+    /// An answer that is there already.
+    pub(crate) fn ready(&mut self) -> Option<Answered> {
+        self.next().now_or_never()
+    }
+
     /// The next answer; none comes while nothing is asked.
     pub(crate) async fn next(&mut self) -> Answered {
         poll_fn(|cx| {
@@ -108,18 +115,12 @@ impl Questions {
         let method = request.string("method").unwrap_or_default();
         let params = request.get("params").and_then(|raw| raw.as_object().ok());
         let mut params = params.unwrap_or_default();
-        translate::question(&self.session.ticket.version, &method, &mut params);
         name(&mut params, key);
-        let question = self.session.ask();
-        let message = message::encode_request(&question.id, &method, &params);
-        self.out.push(Pending {
-            key: key.to_owned(),
-            method,
-            question,
-            outlet: Arc::clone(&self.outlet),
-            answered: false,
-        });
-        self.outlet.send(Class::Ask, [message].into()).await;
+        let outlet = self.session.reaching(&self.outlet);
+        let to = Arc::clone(&outlet);
+        let (pending, message) = Pending::new(&self.session, outlet, key, &method, params);
+        self.out.push(pending);
+        to.send(Class::Ask, [message].into()).await;
     }
 }
 
@@ -164,6 +165,32 @@ impl Answered {
 // === impl Pending ===
 
 impl Pending {
+    /// The question, and the message that puts it to the client.
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        outlet: Arc<dyn Outlet>,
+        key: &str,
+        method: &str,
+        mut params: Object,
+    ) -> (Self, Bytes) {
+        translate::question(&session.ticket.version, method, &mut params);
+        let question = session.ask();
+        let message = message::encode_request(&question.id, method, &params);
+        let pending = Self {
+            key: key.to_owned(),
+            method: method.to_owned(),
+            question,
+            outlet,
+            answered: false,
+        };
+        (pending, message)
+    }
+
+    /// What the client says; `None` when its session is over.
+    pub(crate) async fn answer(mut self) -> Option<Outcome> {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
         let outcome = Pin::new(&mut self.question.answer).poll(cx);
         self.answered = outcome.is_ready();

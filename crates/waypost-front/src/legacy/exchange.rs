@@ -42,6 +42,8 @@ pub(crate) struct Exchange {
     pub(crate) tasks: Tasks,
     pub(crate) answer_within: Duration,
     pub(crate) finish: Finish,
+    /// Whether the client can be asked on the outlet.
+    pub(crate) asks: bool,
 }
 
 impl Exchange {
@@ -49,6 +51,8 @@ impl Exchange {
     pub(crate) async fn run(self, mut call: Call, stop: CancellationToken) {
         let cancelled = self.cancelled.clone();
         let mut asking = false;
+        let slot = self.slot.as_ref().filter(|_| self.asks);
+        let asks_on = slot.map(|slot| slot.hold.session().asks_on(&self.outlet));
         // One bad request is not an outage.
         let work =
             AssertUnwindSafe(Rounds::new(&self, &mut call, &mut asking).run()).catch_unwind();
@@ -62,6 +66,7 @@ impl Exchange {
         if asking {
             self.let_go(call.clone());
         }
+        drop(asks_on);
         // The id is free before the client can know that it is.
         let Self {
             id,

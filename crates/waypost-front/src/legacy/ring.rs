@@ -181,6 +181,10 @@ impl Outlet for Ring {
         state.write(class, message);
     }
 
+    fn is_read(&self) -> bool {
+        Self::is_read(self)
+    }
+
     fn close(&self) {
         let mut state = self.lock();
         state.ended.get_or_insert_with(Instant::now);

@@ -170,10 +170,15 @@ impl<'a> Rounds<'a> {
                     }
                 },
                 answered = questions.next() => {
-                    let key = answered.key.clone();
-                    match answered.response(beside.is_open()) {
-                        Ok(answer) => answers.set(&key, answer),
-                        Err(error) => return Ok(Asked::Over(End::Error(error))),
+                    // With those that came meanwhile: nobody reads them once the call is over.
+                    let mut answered = Some(answered);
+                    while let Some(one) = answered {
+                        let key = one.key.clone();
+                        match one.response(beside.is_open()) {
+                            Ok(answer) => answers.set(&key, answer),
+                            Err(error) => return Ok(Asked::Over(End::Error(error))),
+                        }
+                        answered = questions.ready();
                     }
                     if beside.is_open() {
                         break;

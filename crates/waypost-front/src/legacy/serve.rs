@@ -210,6 +210,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
         tasks: parts.tasks.clone(),
         answer_within: parts.answer_within,
         finish,
+        asks,
     };
     // On the core at hand: its connections to servers are the warm ones.
     parts.tasks.spawn_here(|stop| {

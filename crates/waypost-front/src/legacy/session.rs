@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
@@ -19,9 +19,10 @@ use waypost_wire::raw::Raw;
 
 use crate::in_flight::{self, InFlight};
 use crate::legacy::event::OpenSession;
+use crate::legacy::outside::Client;
 use crate::legacy::ring::{self, Ring};
 use crate::legacy::ticket::Ticket;
-use crate::outlet::Outlet as _;
+use crate::outlet::Outlet;
 use crate::refusal::Refusal;
 
 /// Streams that ended and can still be read again, and their bytes together.
@@ -76,6 +77,9 @@ struct State {
     mute: bool,
     next_question: u64,
     streams: BTreeMap<u64, Arc<Ring>>,
+    /// Streams of calls in flight on which the client can be asked.
+    asking: Vec<(u64, Arc<dyn Outlet>)>,
+    next_asking: u64,
     next_stream: u64,
     _permit: OwnedSemaphorePermit,
 }
@@ -88,6 +92,19 @@ pub(crate) struct Hold(Arc<Session>);
 pub(crate) struct Slot {
     place: in_flight::Slot,
     pub(crate) hold: Hold,
+}
+
+/// A stream of a call on which the client can be asked.
+pub(crate) struct AsksOn {
+    session: Arc<Session>,
+    number: u64,
+}
+
+impl Drop for AsksOn {
+    fn drop(&mut self) {
+        let mut state = self.session.lock();
+        state.asking.retain(|(number, _)| *number != self.number);
+    }
 }
 
 /// A question to the client; dropped, an answer that still comes is ignored.
@@ -118,9 +135,11 @@ impl Session {
         } else {
             CallSession::new(&name, released.clone())
         };
-        Arc::new(Self {
+        Arc::new_cyclic(|this| Self {
             name: name.into(),
-            for_calls,
+            for_calls: for_calls
+                .declaring(ticket.capabilities.clone())
+                .asked_by(Arc::new(Client(Weak::clone(this)))),
             mark,
             ticket,
             principal,
@@ -143,6 +162,8 @@ impl Session {
                 // A late answer to a question of an earlier life must not pass for another's.
                 next_question: u64::from(mark) << 16 | 1,
                 streams: BTreeMap::new(),
+                asking: Vec::new(),
+                next_asking: 0,
                 next_stream: 1,
                 _permit: permit,
             }),
@@ -247,6 +268,38 @@ impl Session {
             id,
             answer,
             session: Arc::clone(self),
+        }
+    }
+
+    /// Where a question reaches the client that belongs on this stream: there, if anybody reads it.
+    pub(crate) fn reaching(&self, stream: &Arc<dyn Outlet>) -> Arc<dyn Outlet> {
+        let other = if stream.is_read() {
+            None
+        } else {
+            self.reachable()
+        };
+        other.unwrap_or_else(|| Arc::clone(stream))
+    }
+
+    /// Where a question reaches the client that belongs on no stream.
+    pub(crate) fn reachable(&self) -> Option<Arc<dyn Outlet>> {
+        if self.standing.is_read() {
+            return Some(Arc::clone(&self.standing) as Arc<dyn Outlet>);
+        }
+        let state = self.lock();
+        let mut streams = state.asking.iter().map(|(_, outlet)| outlet);
+        streams.find(|outlet| outlet.is_read()).cloned()
+    }
+
+    /// The client can be asked on this stream until the result is dropped.
+    pub(crate) fn asks_on(self: &Arc<Self>, outlet: &Arc<dyn Outlet>) -> AsksOn {
+        let mut state = self.lock();
+        let number = state.next_asking;
+        state.next_asking += 1;
+        state.asking.push((number, Arc::clone(outlet)));
+        AsksOn {
+            session: Arc::clone(self),
+            number,
         }
     }
 

@@ -9,10 +9,11 @@ use tokio::sync::mpsc::{Sender, channel};
 use waypost_hub::call::{Call, Comeback};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, Reply};
-use waypost_wire::message::Notification;
+use waypost_wire::message::{Notification, Outcome};
+use waypost_wire::raw::Raw;
 
 use crate::fake::{Front, object};
-use crate::peer::{LATEST, Peer, Stream, front_over, request, result, text};
+use crate::peer::{LATEST, Peer, Stream, front_over, request, result, silent, text};
 
 type Said = Result<Event, CallError>;
 
@@ -207,4 +208,39 @@ async fn a_refusal_reaches_a_server_that_waits_as_an_error() {
         said,
         json!({ "a": { "_meta": { "dev.waypost/error": refusal } } })
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_asked_outside_of_calls_comes_on_the_standing_stream_or_that_of_a_call() {
+    let waits = front_over(|_| Ok(silent()), |_| {});
+    let peer = Peer::open(&waits, LATEST, &json!({ "roots": {} })).await;
+    let ask = || {
+        let session = waits.calls().pop().unwrap().session.unwrap();
+        session.ask("roots/list", &object(&json!({})))
+    };
+    let call = request(1, "tools/call", &json!({ "name": "t" }));
+    let stream = peer.stream(&call);
+    let mut stream = stream.await;
+    for standing in [false, true] {
+        let mut get = None;
+        if standing {
+            get = Some(peer.get(None).await);
+        }
+        let answer = ask().expect("somebody reads");
+        let question = get.as_mut().unwrap_or(&mut stream).message().await;
+        assert_eq!(question["method"], "roots/list");
+        let roots = json!({ "roots": [] });
+        peer.post(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": roots }))
+            .await;
+        let Some(Outcome::Result(told)) = answer.await else {
+            panic!("no answer");
+        };
+        assert_eq!(told, Raw::from(&roots));
+        drop(ask().expect("somebody reads"));
+        let stream = get.as_mut().unwrap_or(&mut stream);
+        let dropped = stream.message().await;
+        is_cancelled(&stream.message().await, &dropped);
+    }
+    drop(stream);
+    assert!(ask().is_none(), "nobody reads");
 }

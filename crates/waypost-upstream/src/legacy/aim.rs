@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use waypost_wire::message::Request;
+
 use super::exchange::Exchange;
 
 /// Who shares a session, and so whom a question or log message that names no call may reach.
@@ -46,8 +48,8 @@ impl Nobody {
 pub(super) fn target(
     open: &BTreeMap<u64, Arc<Exchange>>,
     (audience, adrift): (Audience, bool),
-    of: Option<u64>,
-    task: Option<&str>,
+    (of, task): (Option<u64>, Option<&str>),
+    request: &Request,
 ) -> Result<Arc<Exchange>, Nobody> {
     let is_about = |call: &&Arc<Exchange>| task.is_some() && call.task() == task;
     if let Some(call) = open.values().find(is_about) {
@@ -64,9 +66,9 @@ pub(super) fn target(
     let mut can = calls.filter(|call| call.may_ask());
     match audience {
         Audience::Nobody => Err(Nobody::Here),
-        // Servers ask one thing after the other: not the call that has asked already.
+        // Most servers ask one thing after the other in a call: the one that has asked least.
         Audience::One => can
-            .min_by_key(|call| call.is_parked())
+            .min_by_key(|call| (!call.carries(request), call.burden()))
             .cloned()
             .ok_or(Nobody::Yet),
         Audience::Many => {

@@ -27,7 +27,7 @@ use waypost_wire::result::INPUT_RESPONSES;
 
 use self::state::State;
 use super::legs::{Leg, Outlet, Seat};
-use super::question::{Answered, Question};
+use super::question::{Answered, Question, Whose};
 use super::table::Table;
 use super::url_mode;
 use crate::fault::Fault;
@@ -167,15 +167,14 @@ impl Exchange {
         self.state().pass(notification)
     }
 
-    /// The server asks something while the call is open; `guessed` when it did not say that this
-    /// call is meant, `session` what it may ask at all.
+    /// The server asks something while the call is open; `session` is what it may ask at all.
     ///
     /// # Errors
     /// Why this call cannot carry the question.
     pub(crate) fn ask(
         &self,
         request: Request,
-        guessed: bool,
+        whose: Whose,
         session: &ClientCapabilities,
     ) -> Result<(), Unasked> {
         let Request { id, method, params } = request;
@@ -186,25 +185,32 @@ impl Exchange {
         if state.questions.len() >= QUESTIONS {
             return Err(Unasked::TooMany);
         }
-        let leg = state.leg.as_ref().map(|leg| &leg.declared);
-        if let Some(missing) = leg.and_then(|leg| Question::undeclared(&method, &params, leg)) {
+        // Also of one that has gone for now: whoever comes back is the same.
+        let caller = self.task.is_none().then_some(&state.declared);
+        if let Some(missing) = caller.and_then(|c| Question::undeclared(&method, &params, c)) {
             state.refuse(&missing);
             return Err(Unasked::Undeclared(missing));
         }
         if let Some(missing) = Question::undeclared(&method, &params, session) {
             return Err(Unasked::Undeclared(missing));
         }
-        if state.leg.is_none() {
-            // Whoever comes back decides; it declares anew.
-            state.question(Some(id), &method, params).guessed = guessed;
-            drop(state);
-            self.changed.notify_waiters();
-            return Ok(());
-        }
-        state.question(Some(id), &method, params).guessed = guessed;
+        state.question(Some(id), &method, params).whose = whose;
         drop(state);
+        // Without a caller nobody drives it: somebody looks.
         self.wake.notify_one();
+        self.changed.notify_waiters();
         Ok(())
+    }
+
+    /// Whether its caller can be asked this.
+    pub(crate) fn carries(&self, request: &Request) -> bool {
+        let declared = &self.state().declared;
+        Question::undeclared(&request.method, &request.params, declared).is_none()
+    }
+
+    /// How many questions it has.
+    pub(crate) fn burden(&self) -> usize {
+        self.state().questions.len()
     }
 
     /// The server does not want to know any more; `false` when it never asked that here.

@@ -108,8 +108,12 @@ fn is_own(principal: &Principal, session: Option<&Session>) -> bool {
 
 /// What the client of a session declared.
 fn declared(call: &Call) -> Object {
-    let mut declared = call.meta.capabilities.without_tasks().object().clone();
-    let tells = call.session.as_ref().is_some_and(|s| s.roots().is_some());
+    // Not what the call at hand declares: one that cannot be asked may come first.
+    let session = call.session.as_ref();
+    let whole = session.and_then(Session::declared);
+    let whole = whole.unwrap_or(&call.meta.capabilities);
+    let mut declared = whole.without_tasks().object().clone();
+    let tells = session.is_some_and(|session| session.roots().is_some());
     if let Some(Ok(mut roots)) = declared.get("roots").map(Raw::as_object)
         && tells
     {

@@ -251,6 +251,7 @@ impl Pool {
         let session = call.and_then(|call| call.session.as_ref());
         let session = session.filter(|_| matches!(key, Key::Session(_)));
         let released = session.map_or_else(CancellationToken::new, |s| s.released().clone());
+        let client = session.cloned();
         let hello = key.hello(call, &self.settings.declare);
         let roots = session.and_then(ClientSession::roots);
         let roots = roots.filter(|_| hello.promises_roots());
@@ -263,6 +264,7 @@ impl Pool {
             idle: (!key.is_home()).then_some(self.settings.idle_timeout),
             released,
             roots,
+            client,
             tasks: self.tasks.clone(),
             pool: Weak::clone(&self.this),
         }

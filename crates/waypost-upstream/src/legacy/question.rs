@@ -26,8 +26,19 @@ pub(crate) struct Question {
     pub(crate) shown: bool,
     /// A caller had it, and may have it still.
     pub(crate) had: bool,
-    /// The server did not say which call it belongs to.
-    pub(crate) guessed: bool,
+    pub(crate) whose: Whose,
+}
+
+/// How it is known which call a question belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whose {
+    /// The server said so.
+    #[default]
+    Said,
+    /// It is guessed.
+    Guessed,
+    /// It was asked when there was no call.
+    Early,
 }
 
 /// The answer to a question.

@@ -11,6 +11,7 @@ use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use waypost_hub::call::Session as ClientSession;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::upstream::Facts;
 use waypost_wire::capability::ClientCapabilities;
@@ -81,6 +82,8 @@ pub(crate) struct Opening {
     pub(crate) released: CancellationToken,
     /// Changes with the roots of its client.
     pub(crate) roots: Option<watch::Receiver<u64>>,
+    /// The client that has it for itself.
+    pub(crate) client: Option<ClientSession>,
     pub(crate) tasks: Tasks,
     pub(crate) pool: Weak<Pool>,
 }
@@ -95,7 +98,13 @@ impl Session {
         } else {
             Weak::clone(&opening.pool)
         };
-        let table = Arc::new(Table::new(upstream, audience, declared, others));
+        let table = Arc::new(Table::new(
+            upstream,
+            audience,
+            declared,
+            others,
+            opening.client,
+        ));
         let mut dialled = None;
         let shake = async {
             let link = opening.dial.dial(Arc::clone(&table) as _).await?;
@@ -137,7 +146,7 @@ impl Session {
             let attending = async {
                 tokio::select! {
                     () = attended.attend(&stop, idle, &released) => {}
-                    never = attended.tell_roots(roots) => match never {},
+                    never = attended.speak_for_client(roots) => match never {},
                 }
             };
             // Whoever waits for the session must learn that it goes, also when that failed inside.
@@ -301,6 +310,22 @@ impl Session {
             () = released.cancelled() => {}
             () = self.unused_for(idle) => {}
             () = gently => {}
+        }
+    }
+
+    /// Tells the server what its client says outside of calls.
+    async fn speak_for_client(&self, roots: Option<watch::Receiver<u64>>) -> Infallible {
+        tokio::select! {
+            never = self.tell_roots(roots) => never,
+            never = self.answer_outside() => never,
+        }
+    }
+
+    /// Gives the server the answers to what it asks outside of calls.
+    async fn answer_outside(&self) -> Infallible {
+        loop {
+            let response = self.table.outside.next().await;
+            self.table.say(response);
         }
     }
 

@@ -1,5 +1,7 @@
 //! What of one session's messages belongs to whom.
 
+mod asking;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,9 +10,9 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use waypost_hub::call::Session as ClientSession;
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::capability::ClientCapabilities;
-use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message::{self, Message, Notification, Outcome, Request};
@@ -20,11 +22,12 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
 use super::aim::{Audience, Nobody, target};
-use super::exchange::{Exchange, Unasked};
+use super::exchange::Exchange;
 use super::listeners::Listeners;
 use super::outbox::Outbox;
+use super::outside::Outside;
 use super::pool::Pool;
-use super::question::Question;
+use super::question::Whose;
 use super::{tasks, url_mode};
 use crate::ear::{Ear, Heard};
 use crate::event::{Ignored, TaskAbandoned};
@@ -52,6 +55,7 @@ pub(crate) struct Table {
     state: Mutex<State>,
     next_id: AtomicU64,
     pub(crate) outbox: Outbox,
+    pub(crate) outside: Outside,
     pub(crate) listeners: Listeners,
     /// Where the session of Waypost's own calls is, which hears of lists that changed here too;
     /// none for that session itself.
@@ -87,6 +91,7 @@ impl Table {
         audience: Audience,
         declared: ClientCapabilities,
         others: Weak<Pool>,
+        client: Option<ClientSession>,
     ) -> Self {
         Self {
             upstream: Arc::clone(upstream),
@@ -106,6 +111,7 @@ impl Table {
             }),
             next_id: AtomicU64::new(FIRST_ID),
             outbox: Outbox::default(),
+            outside: Outside::new(client),
             listeners: Listeners::default(),
             gone: CancellationToken::new(),
             ended: Notify::new(),
@@ -132,7 +138,11 @@ impl Table {
         };
         drop(state);
         for request in early {
-            self.put_to(exchange, request, true);
+            // The call's own stream may be the first that reaches the client, and the call be over
+            // before the answer.
+            if !self.put_outside(&request) {
+                self.put_to(exchange, request, Whose::Early);
+            }
         }
         Ok(id)
     }
@@ -260,23 +270,6 @@ impl Table {
         }
     }
 
-    /// Puts questions of a call that has ended to another of the same client, where nothing says
-    /// that they were the ended one's, and refuses the others.
-    pub(crate) fn rehome(&self, questions: Vec<Question>) {
-        for question in questions {
-            let Some(id) = question.id else { continue };
-            let moves = question.guessed && self.audience == Audience::One;
-            let call = moves.then(|| self.state().target());
-            if let Some(Ok(call)) = call {
-                let (method, params) = (question.method, question.params);
-                self.put_to(&call, Request { id, method, params }, true);
-            } else {
-                let why = "the call that this was asked in has ended";
-                self.refuse(&id, code::INTERNAL_ERROR, why);
-            }
-        }
-    }
-
     /// Resolves when the visits of these elicitations are over.
     pub(crate) async fn visits(&self, elicitations: &[String]) {
         loop {
@@ -388,9 +381,10 @@ impl Table {
         };
         let mut state = self.state();
         state.early.retain(|request| request.id != id);
+        let outside = self.outside.withdraw(&id);
         let open: Vec<_> = state.open.values().cloned().collect();
         drop(state);
-        open.iter().any(|call| call.withdraw(&id))
+        outside || open.iter().any(|call| call.withdraw(&id))
     }
 
     fn visit(&self, notification: Notification) -> bool {
@@ -410,64 +404,6 @@ impl Table {
         }
         self.visited.notify_waiters();
         true
-    }
-
-    fn asked(&self, of: Option<u64>, request: Request) {
-        if request.method == "ping" {
-            return self.say(message::encode_result(&request.id, &Object::new()));
-        }
-        if ClientCapabilities::needed_for(&request.method).is_none() {
-            self.ignore("request");
-            return self.refuse(&request.id, code::METHOD_NOT_FOUND, "method not found");
-        }
-        let task = tasks::related(&request.params);
-        let mut state = self.state();
-        let adrift = state.adrift.any_call();
-        match target(&state.open, (self.audience, adrift), of, task.as_deref()) {
-            Ok(call) => {
-                drop(state);
-                self.put_to(&call, request, of.is_none() && task.is_none());
-            }
-            Err(Nobody::Yet) if state.early.len() < EARLY && self.may_ask(&request) => {
-                state.early.push(request);
-            }
-            Err(why) => {
-                drop(state);
-                self.ignore("question");
-                self.refuse(&request.id, code::INTERNAL_ERROR, why.text());
-            }
-        }
-    }
-
-    /// Whether the server was told that somebody here can answer this.
-    fn may_ask(&self, request: &Request) -> bool {
-        Question::undeclared(&request.method, &request.params, &self.declared).is_none()
-    }
-
-    /// `guessed` when the server did not say that this call is meant.
-    fn put_to(&self, call: &Exchange, mut request: Request, guessed: bool) {
-        tasks::unrelate(&mut request.params);
-        let id = request.id.clone();
-        match call.ask(request, guessed, &self.declared) {
-            Ok(()) => {}
-            Err(Unasked::Undeclared(missing)) => {
-                self.ignore("undeclared_question");
-                let names: Vec<_> = missing.as_object().into_iter().flatten().collect();
-                let name = names.first().map_or("", |(name, _)| name);
-                let why = format!("the client of this call does not support `{name}`");
-                self.refuse(&id, code::METHOD_NOT_FOUND, &why);
-            }
-            Err(Unasked::TooMany) => {
-                self.ignore("question");
-                let why = "too many questions of this call wait for an answer";
-                self.refuse(&id, code::INTERNAL_ERROR, why);
-            }
-            Err(Unasked::Over) => {
-                self.ignore("question");
-                let why = "the call that this was asked in has ended";
-                self.refuse(&id, code::INTERNAL_ERROR, why);
-            }
-        }
     }
 
     fn ignore(&self, reason: &'static str) {
@@ -502,8 +438,8 @@ impl State {
     }
 
     /// A call of the one client that has the session, for a question that names none.
-    fn target(&self) -> Result<Arc<Exchange>, Nobody> {
-        target(&self.open, (Audience::One, false), None, None)
+    fn target(&self, request: &Request) -> Result<Arc<Exchange>, Nobody> {
+        target(&self.open, (Audience::One, false), (None, None), request)
     }
 }
 
@@ -550,6 +486,7 @@ impl Ear for Table {
         for answer in plain.into_values() {
             drop(answer.send(Err(fault.clone())));
         }
+        self.outside.clear();
         self.listeners.end(fault);
         self.gone.cancel();
         self.ended.notify_waiters();

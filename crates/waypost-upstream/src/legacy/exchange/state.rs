@@ -8,6 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use waypost_hub::asks;
 use waypost_hub::reply::End;
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
@@ -20,7 +21,7 @@ use waypost_wire::result::{INPUT_REQUESTS, REQUEST_STATE, RESULT_TYPE};
 use super::{Ending, url_mode};
 use crate::fault::Fault;
 use crate::legacy::legs::{Leg, Wants};
-use crate::legacy::question::{Answered, Question};
+use crate::legacy::question::{Answered, Question, Whose};
 use crate::legacy::table::Table;
 
 /// How much is kept of what comes while nobody listens.
@@ -41,6 +42,8 @@ pub(super) struct State {
     pub(super) left: Vec<Question>,
     /// What the last caller wanted to hear.
     pub(super) wants: Wants,
+    /// What it can be asked.
+    pub(super) declared: ClientCapabilities,
     /// What came while nobody was there to hear it.
     pub(super) missed: Missed,
     /// Where it was sent last.
@@ -107,7 +110,7 @@ impl State {
             params,
             shown: false,
             had: false,
-            guessed: false,
+            whose: Whose::default(),
         })
     }
 
@@ -271,6 +274,7 @@ impl State {
             drop(before.end(Ok(Ending::Ours(over))));
         }
         self.wants = leg.wants.clone();
+        self.declared = leg.declared.clone();
         for notification in self.missed.take() {
             leg.pass(notification);
         }

@@ -1,16 +1,21 @@
 //! What of a session's messages belongs to whom when that is not said, and what becomes of what
 //! was left behind.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::join;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use waypost_config::config::Isolation;
-use waypost_hub::call::Call;
+use waypost_hub::call::{Asks, Call, Session};
 use waypost_hub::reply::{End, Event, Reply};
+use waypost_hub::upstream::BoxFuture;
 use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::message::Outcome;
+use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
 use super::kit::{Line, Played, call, call_in_session, end, object, question, result, state};
@@ -185,7 +190,7 @@ async fn a_question_on_the_stream_of_one_call_is_never_put_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_goes_over_to_the_client_s_other_call_or_is_refused_when_its_call_ends() {
+async fn a_question_goes_over_to_the_client_s_other_call_or_its_next_when_its_call_ends() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Session, 9);
     let plays = async {
@@ -211,10 +216,12 @@ async fn a_question_goes_over_to_the_client_s_other_call_or_is_refused_when_its_
         let only = line.request("tools/call").await;
         line.says(&question("b"));
         line.says(&result(&only));
-        line.hears(refusal("b")).await;
     };
     let (only, ()) = join(end(&legacy, call_in_session()), plays).await;
     assert!(matches!(only, End::Complete(_)), "{only:?}");
+    // Nobody has seen it, and nothing says that it was that call's.
+    let next = end(&legacy, call_in_session()).await;
+    assert!(matches!(next, End::InputRequired(_)), "{next:?}");
     drop(line);
 }
 
@@ -383,4 +390,82 @@ async fn a_session_that_ends_does_not_wait_for_a_call_that_waits_for_its_caller(
         }
     };
     timeout(Duration::from_secs(1), closed).await.unwrap();
+}
+
+/// A client that is asked outside of its calls, and says this.
+#[derive(Debug)]
+struct Asked(Mutex<Vec<String>>, Option<Value>);
+
+impl Asks for Asked {
+    fn ask(&self, method: &str, _: &Object) -> Option<BoxFuture<'static, Option<Outcome>>> {
+        self.0.lock().unwrap().push(method.to_owned());
+        let answer = self
+            .1
+            .as_ref()
+            .map(|answer| Outcome::Result(Raw::from(answer)));
+        Some(Box::pin(async move {
+            match answer {
+                Some(answer) => Some(answer),
+                None => std::future::pending().await,
+            }
+        }))
+    }
+}
+
+fn asked_by(asked: &Arc<Asked>) -> Call {
+    let able = ClientCapabilities::new(object(&json!({ "elicitation": {}, "roots": {} })));
+    let mut call = call();
+    let session = Session::new("s", CancellationToken::new()).declaring(able.clone());
+    call.session = Some(session.asked_by(Arc::clone(asked) as _));
+    call.meta.capabilities = able;
+    call
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_asks_outside_of_calls_reaches_the_client_that_has_its_session() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let roots = json!({ "roots": [] });
+    let asked = Arc::new(Asked(Mutex::default(), Some(roots.clone())));
+    let ask = |id: &str, method: &str| json!({ "id": id, "method": method, "params": {} });
+    let plays = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        // Roots are about no call, also while there is one.
+        line.says(&ask("during", "roots/list"));
+        let told = line.hears(|said| said["id"] == "during").await;
+        assert_eq!(told["result"], roots);
+        line.says(&result(&request));
+        line
+    };
+    let (first, line) = join(end(&legacy, asked_by(&asked)), plays).await;
+    assert!(matches!(first, End::Complete(_)), "{first:?}");
+    line.says(&ask("after", "elicitation/create"));
+    let told = line.hears(|said| said["id"] == "after").await;
+    assert_eq!(told["result"], roots);
+    assert_eq!(
+        *asked.0.lock().unwrap(),
+        ["roots/list", "elicitation/create"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_be_asked_leaves_the_question_to_its_client() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let asked = Arc::new(Asked(Mutex::default(), None));
+    let mut deaf = asked_by(&asked);
+    deaf.meta.capabilities = ClientCapabilities::default();
+    let plays = async {
+        let line = server.first().await;
+        let begun = line.request("initialize").await;
+        assert!(begun["params"]["capabilities"]["elicitation"].is_object());
+        let request = line.request("tools/call").await;
+        line.says(&question("a"));
+        line.says(&json!({ "method": "notifications/cancelled", "params": { "requestId": "a" } }));
+        line.says(&result(&request));
+    };
+    let (end, ()) = join(end(&legacy, deaf), plays).await;
+    assert!(matches!(end, End::Complete(_)), "{end:?}");
+    assert_eq!(asked.0.lock().unwrap().len(), 1);
 }
