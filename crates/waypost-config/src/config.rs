@@ -83,6 +83,8 @@ pub struct Front {
     /// Whether clients of the session era get no session id, where an upstream does not say
     /// otherwise for its endpoint.
     pub stateless: bool,
+    /// Whether clients of HTTP+SSE are served; only where those of the session era are.
+    pub sse: bool,
     /// Unused for so long, a client's session gives up what it holds; its id stays good.
     pub session_idle: Duration,
     /// Time in which a new session must be confirmed by its client.

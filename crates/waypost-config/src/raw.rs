@@ -93,9 +93,11 @@ pub(crate) struct RawFront {
     pub(crate) eras: Vec<EraName>,
     /// Gives clients that open a session no session id: every request stands alone, so nothing can be asked of the client, and it hears of no changes. An upstream's `stateless` says otherwise for its own endpoint.
     pub(crate) stateless: bool,
+    /// Also serves clients of HTTP+SSE, the transport of 2024-11-05: `/sse`, or `/sse/<upstream>`, opens a stream and names the address to send to. Such a session lives as long as its stream, whatever `stateless` says, and stays on one replica.
+    pub(crate) sse: bool,
     /// How long a client's session may be unused until what it holds is freed; the client notices nothing, its next request takes it up again.
     pub(crate) session_idle: DurationText,
-    /// How long a client may take from `initialize` to `notifications/initialized`.
+    /// How long a client may take from `initialize` to `notifications/initialized`, and from opening `/sse` to `initialize`.
     pub(crate) session_handshake: DurationText,
 }
 
@@ -229,6 +231,7 @@ impl Default for RawFront {
             keep_alive: time("15s"),
             eras: vec![EraName::Modern, EraName::Legacy],
             stateless: false,
+            sse: false,
             session_idle: time("30m"),
             session_handshake: time("30s"),
         }

@@ -137,7 +137,8 @@ fn admit_notification(
     })
 }
 
-async fn read(mut body: Body, parts: &Parts, head: &Head) -> Result<Bytes, Refusal> {
+/// Reads a request body.
+pub(crate) async fn read(mut body: Body, parts: &Parts, head: &Head) -> Result<Bytes, Refusal> {
     let limit = parts.request_body;
     // A length that is said to be too much is not read.
     let said = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);

@@ -25,9 +25,14 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
 pub(crate) fn refused(refused: &Refused) -> Response {
     let (status, error) = rescue::refusal(&refused.refusal);
     let mut response = json(status, encode::error(refused.id.as_ref(), &error));
-    if refused.refusal == Refusal::NotPost {
-        let post = HeaderValue::from_static("POST");
-        response.headers_mut().insert(ALLOW, post);
+    let allowed = match refused.refusal {
+        Refusal::NotPost => Some("POST"),
+        Refusal::NotGet => Some("GET"),
+        _ => None,
+    };
+    if let Some(allowed) = allowed {
+        let allowed = HeaderValue::from_static(allowed);
+        response.headers_mut().insert(ALLOW, allowed);
     }
     let later = match refused.refusal {
         Refusal::TooManySessions => Some("30"),

@@ -4,9 +4,10 @@
 //! Everything that differs from the stateless era is in this folder. `session` is what is in
 //! flight for one client, `serve` takes its messages, `exchange` answers one request,
 //! `rounds` by as many stateless calls as it takes, `ask` makes what servers ask in between into
-//! requests to the client, also `outside` of calls, `listen` what changes meanwhile into notifications: these know no
-//! transport. `http`, `body` and `ring` put them on Streamable HTTP, `pipe` on standard input and output; `sessions` and `ticket`
-//! are the session ids. `bridge` is the other end: the session of a host at a daemon.
+//! requests to the client, also `outside` of calls, `listen` what changes meanwhile into
+//! notifications: these know no transport. `http`, `body` and `ring` put them on Streamable HTTP,
+//! `pipe` on standard input and output and, through `sse`, on a stream of HTTP+SSE; `sessions` and
+//! `ticket` are the session ids. `bridge` is the other end: the session of a host at a daemon.
 
 mod ask;
 mod body;
@@ -22,9 +23,10 @@ mod place;
 mod progress;
 mod ring;
 mod rounds;
-mod serve;
-mod session;
+pub(crate) mod serve;
+pub(crate) mod session;
 mod sessions;
+pub(crate) mod sse;
 mod ticket;
 mod translate;
 

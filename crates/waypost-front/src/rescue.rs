@@ -18,7 +18,9 @@ use crate::refusal::Refusal;
 pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
     let (status, code) = match refusal {
         Refusal::NoSuchPath | Refusal::NoSuchView => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
-        Refusal::NotPost => (StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST),
+        Refusal::NotPost | Refusal::NotGet => {
+            (StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST)
+        }
         Refusal::NotAcceptable | Refusal::NeedsStream => {
             (StatusCode::NOT_ACCEPTABLE, code::INVALID_REQUEST)
         }
@@ -44,7 +46,9 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
         Refusal::NoVersion | Refusal::NotOpened | Refusal::NoSession => {
             (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
         }
-        Refusal::UnknownSession => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
+        Refusal::UnknownSession | Refusal::NoStream => {
+            (StatusCode::NOT_FOUND, code::INVALID_REQUEST)
+        }
         Refusal::TooManySessions | Refusal::NoMemory => {
             (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR)
         }
@@ -82,6 +86,8 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::NoSuchPath | Refusal::NoSuchView => "no_such_path",
         Refusal::NotPost => "not_post",
+        Refusal::NotGet => "not_get",
+        Refusal::NoStream => "no_stream",
         Refusal::NotAcceptable | Refusal::NeedsStream => "not_acceptable",
         Refusal::MediaType => "media_type",
         Refusal::BodyTooLarge { limit: _ } => "body_too_large",

@@ -20,13 +20,14 @@ use crate::admit::{self, Admitted};
 use crate::answer;
 use crate::event::Finish;
 use crate::legacy;
+use crate::legacy::sse::{MESSAGES, SSE};
 use crate::modern::{self, Asker};
 use crate::refusal::{Refusal, Refused};
 
-const ROOT: &str = "/mcp";
 const REQUEST_ID: &str = "x-request-id";
 
-/// What answers at `/mcp` and `/mcp/<view>`. The caller's [`Principal`] is read from the
+/// What answers at `/mcp` and `/mcp/<view>`, and at the same below the two paths of HTTP+SSE. The
+/// caller's [`Principal`] is read from the
 /// request's extensions, where a layer around this puts it.
 #[derive(Clone, Debug)]
 pub struct Endpoints(Arc<Parts>);
@@ -34,9 +35,22 @@ pub struct Endpoints(Arc<Parts>);
 /// Sends requests to the endpoints; every other path is a small JSON 404, the ones where clients
 /// look for OAuth among them.
 ///
-/// Three paths need no router, which would cost each request some boxes and look-ups.
+/// So few paths need no router, which would cost each request some boxes and look-ups.
 #[derive(Clone, Debug)]
-pub struct Routes<E>(E);
+pub struct Routes<E> {
+    endpoints: E,
+    sse: bool,
+}
+
+/// What a path is for; below each are the names of views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    Mcp,
+    /// Opens the streams of HTTP+SSE.
+    Sse,
+    /// Takes the messages that belong to them.
+    Messages,
+}
 
 impl Endpoints {
     /// The endpoints made of `parts`.
@@ -49,7 +63,38 @@ impl<E> Routes<E> {
     /// Routes to these endpoints. A layer that refuses belongs around them and not around the
     /// routes: the 404s stay open then, as clients expect.
     pub fn new(endpoints: E) -> Self {
-        Self(endpoints)
+        Self {
+            endpoints,
+            sse: false,
+        }
+    }
+
+    /// Whether the paths of HTTP+SSE lead to endpoints too.
+    #[must_use]
+    pub fn with_sse(mut self, sse: bool) -> Self {
+        self.sse = sse;
+        self
+    }
+
+    fn leads_on(&self, path: &str) -> bool {
+        Door::of(path).is_some_and(|(door, _)| self.sse || door == Door::Mcp)
+    }
+}
+
+impl Door {
+    /// What a path is for, and the name of the view in it.
+    fn of(path: &str) -> Option<(Self, &str)> {
+        let doors = [
+            (Self::Mcp, "/mcp"),
+            (Self::Sse, SSE),
+            (Self::Messages, MESSAGES),
+        ];
+        doors.into_iter().find_map(|(door, root)| {
+            let below = path.strip_prefix(root)?;
+            let name = below.strip_prefix('/');
+            let known = below.is_empty() || name.is_some_and(|name| !name.contains('/'));
+            known.then(|| (door, name.unwrap_or_default()))
+        })
     }
 }
 
@@ -78,24 +123,16 @@ where
     type Future = Either<E::Future, Ready<Result<Response, Infallible>>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.0.poll_ready(cx)
+        self.endpoints.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if is_endpoint(request.uri().path()) {
-            Either::Left(self.0.call(request.map(Body::new)))
+        if self.leads_on(request.uri().path()) {
+            Either::Left(self.endpoints.call(request.map(Body::new)))
         } else {
             Either::Right(ready(Ok(nothing_here(request))))
         }
     }
-}
-
-/// `/mcp`, or one name below it.
-fn is_endpoint(path: &str) -> bool {
-    path.strip_prefix(ROOT).is_some_and(|below| {
-        let name = below.strip_prefix('/');
-        below.is_empty() || name.is_some_and(|name| !name.contains('/'))
-    })
 }
 
 fn nothing_here<B>(request: Request<B>) -> Response {
@@ -111,7 +148,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
     let request_id = request_id(&head);
     let principal = principal(&head);
     let mut finish = Finish::new(Arc::clone(&request_id), principal.clone());
-    let Some(view) = view(parts, head.uri.path()) else {
+    let Some((door, view)) = view(parts, head.uri.path()) else {
         let refusal = Refusal::NoSuchView;
         finish.refused(&refusal);
         return answer::nothing_here(&refusal);
@@ -121,10 +158,29 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
         principal,
         view,
     };
+    match (door, &parts.sessions) {
+        (Door::Mcp, _) => mcp(parts, asker, &head, body, finish).await,
+        (Door::Sse, Some(sessions)) => legacy::sse::open(parts, sessions, &asker, &head, finish),
+        (Door::Messages, Some(sessions)) => {
+            let answer = legacy::sse::message(parts, sessions, asker, &head, body, finish);
+            Box::pin(answer).await
+        }
+        // Not routed to without.
+        (Door::Sse | Door::Messages, None) => answer::nothing_here(&Refusal::NoSuchPath),
+    }
+}
+
+async fn mcp(
+    parts: &Parts,
+    asker: Asker,
+    head: &Head,
+    body: Body,
+    mut finish: Finish,
+) -> Response {
     let admitted = match (&head.method, &parts.sessions) {
-        (&Method::POST, _) => admit::admit(parts, &head, body).await,
+        (&Method::POST, _) => admit::admit(parts, head, body).await,
         (&Method::GET | &Method::DELETE, Some(sessions)) => {
-            let answer = legacy::stream_or_end(parts, sessions, asker, &head, finish);
+            let answer = legacy::stream_or_end(parts, sessions, asker, head, finish);
             return Box::pin(answer).await;
         }
         _ => Err(Refused::from(Refusal::NotPost)),
@@ -141,7 +197,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
         Ok(Admitted::Request(admission)) => modern::answer(parts, asker, *admission, finish).await,
         Ok(Admitted::Legacy(message)) => match &parts.sessions {
             Some(sessions) => {
-                let answer = legacy::message(parts, sessions, asker, &head, *message, finish);
+                let answer = legacy::message(parts, sessions, asker, head, *message, finish);
                 Box::pin(answer).await
             }
             // Not admitted without.
@@ -151,11 +207,13 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
 }
 
 /// Names of views need no percent encoding, so a path that has some names none.
-fn view(parts: &Parts, path: &str) -> Option<View> {
-    match path.strip_prefix(ROOT)?.trim_matches('/') {
-        "" => Some(View::All),
-        name => (parts.views)(name),
-    }
+fn view(parts: &Parts, path: &str) -> Option<(Door, View)> {
+    let (door, name) = Door::of(path)?;
+    let view = match name {
+        "" => View::All,
+        name => (parts.views)(name)?,
+    };
+    Some((door, view))
 }
 
 fn principal(head: &Head) -> Principal {

@@ -17,10 +17,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use waypost_hub::call::{Principal, View};
 use waypost_hub::lifecycle::Tasks;
+use waypost_hub::limit::Permit;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Notification, Outcome, Request};
 use waypost_wire::meta::{META, PROTOCOL_VERSION, RequestMeta};
@@ -34,6 +36,8 @@ use crate::era::{self, Era};
 use crate::event::Finish;
 use crate::in_flight::{InFlight, Slot};
 use crate::legacy::pipe::Place;
+use crate::legacy::serve::Incoming;
+use crate::legacy::session::Session;
 use crate::modern::Asker;
 use crate::outlet::Class;
 use crate::refusal::{Refusal, Refused};
@@ -68,6 +72,16 @@ pub struct Pipe {
     open: TaskTracker,
 }
 
+/// How a message came, where more than a line came.
+#[derive(Debug, Default)]
+pub(crate) struct Came {
+    pub(crate) request_id: Option<Arc<str>>,
+    /// What it holds of a bound on what is in flight.
+    pub(crate) permit: Option<Arc<Permit>>,
+    /// Its record, where there is one already.
+    pub(crate) finish: Option<Finish>,
+}
+
 impl Pipe {
     /// A connection whose messages are written to `to`.
     pub fn new(host: Host, to: impl AsyncWrite + Unpin + Send + 'static) -> Self {
@@ -76,6 +90,11 @@ impl Pipe {
         host.tasks.spawn_here(|stop| async move {
             stop.run_until_cancelled(writer.run(to)).await;
         });
+        Self::over(host, outbox)
+    }
+
+    /// A connection whose messages somebody takes out of `outbox`.
+    pub(crate) fn over(host: Host, outbox: Arc<Outbox>) -> Self {
         Self {
             place: Place::new(&host, &outbox),
             calls: InFlight::default(),
@@ -120,27 +139,59 @@ impl Pipe {
         answered && written.is_ok()
     }
 
+    /// Nobody takes messages out any more: all is given up.
+    pub(crate) fn end(self) {
+        self.outbox.give_up();
+        self.calls.cancel_all();
+        self.place.leave();
+    }
+
+    /// The session, once there is one.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.place.session()
+    }
+
+    /// Where the one session goes that there may be.
+    pub(crate) fn place(&mut self) -> &mut Place {
+        &mut self.place
+    }
+
+    /// Holds a token for each request that is yet to be answered.
+    pub(crate) fn unanswered(&self) -> &TaskTracker {
+        &self.open
+    }
+
     async fn line(&mut self, line: Line) {
         let message = match line {
             Line::Message(line) => admit::parse(&line, self.host.parts.json_depth),
             Line::TooLong { id, answer } => return self.too_long(id, answer),
         };
         match message {
-            Ok(Message::Request(request)) => self.request(request).await,
-            Ok(Message::Notification(notification)) => self.notification(&notification),
-            Ok(Message::Response(Some(id), outcome)) => self.place.answer(&id, outcome),
-            Ok(Message::Response(None, _)) => {}
+            Ok(message) => self.take(message, Came::default()).await,
             Err(refused) => self.refuse_unread(&refused),
         }
     }
 
-    async fn request(&mut self, mut request: Request) {
+    /// Takes one message; what comes of it goes the way of all messages.
+    pub(crate) async fn take(&mut self, message: Message, came: Came) {
+        match message {
+            Message::Request(request) => return self.request(request, came).await,
+            Message::Notification(notification) => self.notification(&notification),
+            Message::Response(Some(id), outcome) => self.place.answer(&id, outcome),
+            Message::Response(None, _) => {}
+        }
+        if let Some(mut finish) = came.finish {
+            finish.outcome("accepted");
+        }
+    }
+
+    async fn request(&mut self, mut request: Request, came: Came) {
         let raw = request.params.remove(META);
         let bare = raw.is_none();
         let meta = RequestMeta::object(raw);
         let era = era::of(&request.method, &request.params, meta.as_ref().ok(), None);
-        let asker = self.asker();
-        let mut finish = self.record(&asker);
+        let asker = self.asker(came.request_id);
+        let mut finish = came.finish.unwrap_or_else(|| self.record(&asker));
         let id = request.id.clone();
         let taken = match (era, meta) {
             (Era::Modern, meta) => {
@@ -169,7 +220,17 @@ impl Pipe {
                 } else if request.method == method::INITIALIZE {
                     self.place.initialize(&request, &asker, lane, finish).await
                 } else {
-                    self.place.request(request, meta, asker, lane, finish)
+                    self.place.request(Incoming {
+                        request,
+                        meta,
+                        asker,
+                        hold: None,
+                        outlet: Arc::new(lane),
+                        asks: true,
+                        cancelled: CancellationToken::new(),
+                        permit: came.permit,
+                        finish,
+                    })
                 }
             }
         };
@@ -213,7 +274,7 @@ impl Pipe {
     }
 
     fn refuse_unread(&self, refused: &Refused) {
-        let mut finish = self.record(&self.asker());
+        let mut finish = self.record(&self.asker(None));
         finish.refused(&refused.refusal);
         self.refuse(refused);
     }
@@ -224,9 +285,9 @@ impl Pipe {
         self.outbox.post(Class::End, message);
     }
 
-    fn asker(&self) -> Asker {
+    fn asker(&self, request_id: Option<Arc<str>>) -> Asker {
         Asker {
-            request_id: Uuid::new_v4().to_string().into(),
+            request_id: request_id.unwrap_or_else(|| Uuid::new_v4().to_string().into()),
             principal: self.host.principal.clone(),
             view: self.host.view.clone(),
         }

@@ -67,6 +67,10 @@ pub(super) fn front(raw: RawFront, at: &KeyPath, report: &mut Report<'_>) -> Fro
             .map(|text| text.to_ascii_lowercase())
             .collect()
     };
+    if raw.sse && !raw.eras.contains(&EraName::Legacy) {
+        let hint = "add `legacy` to `front.eras`, or leave `sse` out";
+        report.error_hint(&at.key("sse"), "its clients are of an era that is not served", hint);
+    }
     Front {
         allowed_hosts: each(raw.allowed_hosts, "allowed_hosts", report, host),
         allowed_origins: each(raw.allowed_origins, "allowed_origins", report, origin),
@@ -74,6 +78,7 @@ pub(super) fn front(raw: RawFront, at: &KeyPath, report: &mut Report<'_>) -> Fro
         keep_alive: duration_or_zero(&raw.keep_alive, &at.key("keep_alive"), report),
         eras: eras(&raw.eras, &at.key("eras"), report),
         stateless: raw.stateless,
+        sse: raw.sse,
         session_idle: duration(&raw.session_idle, &at.key("session_idle"), report),
         session_handshake: duration(&raw.session_handshake, &at.key("session_handshake"), report),
     }

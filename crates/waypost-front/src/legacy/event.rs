@@ -1,5 +1,7 @@
 //! What session clients make the front log and count.
 
+use waypost_hub::call::Principal;
+
 use crate::legacy::session::Session;
 
 /// A client session holds something as long as this lives.
@@ -43,6 +45,12 @@ pub(crate) fn opened(session: &Session, again: bool) {
     let (mark, principal) = (session.mark, session.principal.as_str());
     let version = &session.ticket.version;
     tracing::debug!(mark, principal, version, again, "session opened");
+}
+
+/// A client of HTTP+SSE opened its stream.
+pub(crate) fn stream_opened(principal: &Principal) {
+    let principal = principal.as_str();
+    tracing::debug!(principal, "stream opened");
 }
 
 /// A session holds nothing any more.

@@ -1,16 +1,16 @@
-//! The one session that a pipe may have (2025-11-25 and earlier: transports, stdio).
+//! The one session that a pipe may have (2025-11-25 and earlier: transports, stdio), and a stream
+//! of HTTP+SSE, which is one to it.
 
 use std::sync::Arc;
 
-use tokio_util::sync::CancellationToken;
+use tokio::sync::OwnedSemaphorePermit;
 use waypost_wire::id::Id;
 use waypost_wire::message::{self, Notification, Outcome, Request};
-use waypost_wire::object::Object;
 
 use crate::encode;
 use crate::event::Finish;
 use crate::legacy::serve::{self, Incoming, PING};
-use crate::legacy::session::Hold;
+use crate::legacy::session::{Hold, Session};
 use crate::legacy::{initialize, listen};
 use crate::modern::Asker;
 use crate::outlet::{Class, Outlet};
@@ -25,6 +25,8 @@ pub(crate) struct Place {
     host: Host,
     outbox: Arc<Outbox>,
     hold: Option<Hold>,
+    /// Kept free for the session among those that may be open.
+    reserved: Option<OwnedSemaphorePermit>,
 }
 
 impl Place {
@@ -33,7 +35,18 @@ impl Place {
             host: host.clone(),
             outbox: Arc::clone(outbox),
             hold: None,
+            reserved: None,
         }
+    }
+
+    /// Keeps a place for the session, which then cannot be refused for want of one.
+    pub(crate) fn reserve(&mut self, permit: OwnedSemaphorePermit) {
+        self.reserved = Some(permit);
+    }
+
+    /// The session, once there is one.
+    pub(crate) fn session(&self) -> Option<&Session> {
+        self.hold.as_ref().map(|hold| &**hold.session())
     }
 
     /// Answers `initialize`. A later one begins anew: its client says that it forgot all before.
@@ -61,7 +74,8 @@ impl Place {
         let Some(sessions) = &self.host.parts.sessions else {
             return Err(refused(Refusal::NotOpened, finish));
         };
-        match sessions.attach(greeting.ticket, &asker.principal, &asker.view) {
+        let (who, view) = (&asker.principal, &asker.view);
+        match sessions.attach(greeting.ticket, who, view, self.reserved.take()) {
             Ok(hold) => self.hold = Some(hold),
             Err(refusal) => return Err(refused(refusal, finish)),
         }
@@ -91,33 +105,15 @@ impl Place {
     ///
     /// # Errors
     /// Why it was not taken, on record already.
-    pub(crate) fn request(
-        &self,
-        request: Request,
-        meta: Object,
-        asker: Asker,
-        lane: Lane,
-        finish: Finish,
-    ) -> Result<(), Refusal> {
+    pub(crate) fn request(&self, mut incoming: Incoming) -> Result<(), Refusal> {
         let Some(sessions) = &self.host.parts.sessions else {
-            return Err(refused(Refusal::NotOpened, finish));
+            return Err(refused(Refusal::NotOpened, incoming.finish));
         };
-        let hold = self.hold.clone();
+        incoming.hold = self.hold.clone();
         // The only request that may come before `initialize`.
-        if hold.is_none() && request.method != PING {
-            return Err(refused(Refusal::NotOpened, finish));
+        if incoming.hold.is_none() && incoming.request.method != PING {
+            return Err(refused(Refusal::NotOpened, incoming.finish));
         }
-        let incoming = Incoming {
-            request,
-            meta,
-            asker,
-            hold,
-            outlet: Arc::new(lane),
-            asks: true,
-            cancelled: CancellationToken::new(),
-            permit: None,
-            finish,
-        };
         serve::request(sessions, &self.host.parts.calls, incoming)
     }
 

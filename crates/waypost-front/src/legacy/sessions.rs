@@ -16,6 +16,7 @@ use waypost_hub::store::{SessionRecord, Store};
 
 use crate::legacy::event;
 use crate::legacy::session::{Hold, Session};
+use crate::legacy::sse::Channel;
 use crate::legacy::ticket::{Seals, Ticket};
 use crate::refusal::Refusal;
 
@@ -55,6 +56,8 @@ struct Inner {
     seals: Seals,
     table: DashMap<u128, Arc<Session>>,
     ended: DashMap<u128, Ended>,
+    /// The open streams of HTTP+SSE.
+    channels: DashMap<u128, Arc<Channel>>,
     room: Arc<Semaphore>,
     draining: CancellationToken,
 }
@@ -73,6 +76,7 @@ impl Sessions {
             seals: Seals::new(&parts.keys),
             table: DashMap::new(),
             ended: DashMap::new(),
+            channels: DashMap::new(),
             room: Arc::new(Semaphore::new(parts.limit.min(Semaphore::MAX_PERMITS))),
             draining: CancellationToken::new(),
             parts,
@@ -142,8 +146,18 @@ impl Sessions {
         Ok(id)
     }
 
+    /// The open streams of HTTP+SSE, by key.
+    pub(crate) fn channels(&self) -> &DashMap<u128, Arc<Channel>> {
+        &self.0.channels
+    }
+
+    /// What names streams.
+    pub(crate) fn seals(&self) -> &Seals {
+        &self.0.seals
+    }
+
     /// Opens a session that lives as long as one connection: it has no id that anybody could come
-    /// back with.
+    /// back with. Its place is the one `reserved` for it.
     ///
     /// # Errors
     /// [`Refusal::TooManySessions`].
@@ -152,10 +166,11 @@ impl Sessions {
         ticket: Ticket,
         principal: &Principal,
         view: &View,
+        reserved: Option<OwnedSemaphorePermit>,
     ) -> Result<Hold, Refusal> {
         let key = ticket.key;
         let who = (principal.clone(), view.clone());
-        let permit = self.permit()?;
+        let permit = reserved.map_or_else(|| self.permit(), Ok)?;
         let session = Session::new(ticket, who, SessionRecord::default(), true, permit);
         let hold = session.enter().ok_or(Refusal::UnknownSession)?;
         event::opened(&session, false);
@@ -244,7 +259,11 @@ impl Sessions {
         hold.ok_or(Refusal::UnknownSession)
     }
 
-    fn permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    /// A place among the sessions that may be open.
+    ///
+    /// # Errors
+    /// [`Refusal::TooManySessions`].
+    pub(crate) fn permit(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let room = Arc::clone(&self.0.room);
         room.try_acquire_owned()
             .map_err(|_| Refusal::TooManySessions)

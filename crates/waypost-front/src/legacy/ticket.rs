@@ -24,6 +24,10 @@ const NONCE_LEN: usize = 24;
 /// How long an id is good, counted from `initialize`; tombstones are kept for longer.
 const GOOD_FOR_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 
+/// What a sealed text is: one of a kind does not open as another.
+const SESSION: &[u8] = b"session1";
+const STREAM: &[u8] = b"stream1";
+
 /// Longer text than this is no id of ours and not worth opening.
 const MOST_TEXT: usize = 8 << 10;
 
@@ -143,10 +147,35 @@ impl Seals {
         view: &View,
     ) -> Option<String> {
         let plain = serde_json::to_vec(&Plain::of(ticket)).ok()?;
+        self.lock(&plain, &binding(SESSION, principal, view))
+    }
+
+    /// Names a stream that is open, for whom it was opened alone.
+    pub(crate) fn seal_stream(
+        &self,
+        key: u128,
+        principal: &Principal,
+        view: &View,
+    ) -> Option<String> {
+        self.lock(&key.to_be_bytes(), &binding(STREAM, principal, view))
+    }
+
+    /// The stream that a name of it names.
+    pub(crate) fn open_stream(
+        &self,
+        name: &str,
+        principal: &Principal,
+        view: &View,
+    ) -> Option<u128> {
+        let plain = self.unlock(name, &binding(STREAM, principal, view))?;
+        Some(u128::from_be_bytes(plain.try_into().ok()?))
+    }
+
+    fn lock(&self, plain: &[u8], binding: &[u8]) -> Option<String> {
         let nonce: [u8; NONCE_LEN] = rand::random();
         let payload = Payload {
-            msg: &plain,
-            aad: &binding(principal, view),
+            msg: plain,
+            aad: binding,
         };
         let sealed = self
             .0
@@ -158,24 +187,27 @@ impl Seals {
         Some(URL_SAFE_NO_PAD.encode(bytes))
     }
 
+    fn unlock(&self, text: &str, binding: &[u8]) -> Option<Vec<u8>> {
+        if text.len() > MOST_TEXT {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
+        let nonce = XNonce::from(*nonce);
+        self.0.iter().find_map(|key| {
+            let payload = Payload {
+                msg: sealed,
+                aad: binding,
+            };
+            key.decrypt(&nonce, payload).ok()
+        })
+    }
+
     /// What is in an id; `None` for one that was not made with one of the keys for this very
     /// principal and endpoint, or too long ago.
     pub(crate) fn open(&self, id: &str, principal: &Principal, view: &View) -> Option<Ticket> {
-        if id.len() > MOST_TEXT {
-            return None;
-        }
-        let bytes = URL_SAFE_NO_PAD.decode(id).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let nonce = XNonce::from(*nonce);
-        let binding = binding(principal, view);
-        let mut opened = self.0.iter().filter_map(|key| {
-            let payload = Payload {
-                msg: sealed,
-                aad: &binding,
-            };
-            key.decrypt(&nonce, payload).ok()
-        });
-        let plain: Plain = serde_json::from_slice(&opened.next()?).ok()?;
+        let plain = self.unlock(id, &binding(SESSION, principal, view))?;
+        let plain: Plain = serde_json::from_slice(&plain).ok()?;
         plain
             .into_ticket()
             .filter(|ticket| ticket.age_ms() <= GOOD_FOR_MS)
@@ -188,13 +220,13 @@ impl fmt::Debug for Seals {
     }
 }
 
-/// What an id is tied to without being in it.
-fn binding(principal: &Principal, view: &View) -> Vec<u8> {
+/// What a sealed text is tied to without it being in there.
+fn binding(kind: &[u8], principal: &Principal, view: &View) -> Vec<u8> {
     let view = match view {
         View::All => String::new(),
         View::Upstream(name) => format!("/{name}"),
     };
-    let mut bytes = b"session1".to_vec();
+    let mut bytes = kind.to_vec();
     for part in [principal.as_str(), &view] {
         // The length in front makes the borders unambiguous.
         bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -235,6 +267,20 @@ mod tests {
         let builds = View::Upstream("builds".into());
         assert_eq!(seals.open(&id, &ann(), &builds), None);
         assert_eq!(seals.open(&id, &Principal::new("bob"), &View::All), None);
+    }
+
+    #[test]
+    fn r21_a_stream_is_named_for_its_principal_and_endpoint_alone() {
+        let seals = seals(&[1]);
+        let name = seals.seal_stream(7, &ann(), &View::All).unwrap();
+        assert_eq!(seals.open_stream(&name, &ann(), &View::All), Some(7));
+        let builds = View::Upstream("builds".into());
+        assert_eq!(seals.open_stream(&name, &ann(), &builds), None);
+        let bob = Principal::new("bob");
+        assert_eq!(seals.open_stream(&name, &bob, &View::All), None);
+        assert_eq!(seals.open(&name, &ann(), &View::All), None, "no session id");
+        let id = seals.seal(&ticket(), &ann(), &View::All).unwrap();
+        assert_eq!(seals.open_stream(&id, &ann(), &View::All), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// Smaller pieces are written together.
 const TOGETHER: usize = 16 * 1024;
 
-/// The one queue of a pipe. A host that does not read makes senders wait, then the reader of its
+/// The one queue of a pipe, or of a stream that is one to its client. A host that does not read makes senders wait, then the reader of its
 /// requests: what waits here never grows without bound.
 #[derive(Debug)]
 pub(crate) struct Outbox {
@@ -120,6 +120,29 @@ impl Outbox {
     /// Returns once nothing is written any more: all was, or the host is gone.
     pub(crate) async fn gone(&self) {
         self.gone.cancelled().await;
+    }
+
+    /// Takes the next message out, for the one who carries them in place of [`Outbox::run`]; `None`
+    /// once it is closed and empty, or nobody reads any more.
+    pub(crate) async fn next(&self) -> Option<Pieces> {
+        loop {
+            {
+                let mut state = self.lock();
+                if let Some(message) = state.queue.pop_front() {
+                    state.bytes -= size(&message);
+                    drop(state);
+                    self.room.notify_waiters();
+                    return Some(message);
+                }
+                if state.closed {
+                    return None;
+                }
+            }
+            tokio::select! {
+                () = self.filled.notified() => {}
+                () = self.gone.cancelled() => return None,
+            }
+        }
     }
 
     /// Writes what is sent, one message a line, until it is closed and empty.
