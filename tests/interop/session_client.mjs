@@ -1,9 +1,10 @@
 // Drives a server with the TypeScript SDK 1.x, which opens a session of 2025-11-25:
-// `session_client.mjs URL [TOOL PREFIX [2]]`; with the 2 it is the SDK 2.x, which does so too unless
-// told otherwise. The server has the tools, prompts and resources of `ts_server.mjs`, directly or
+// `session_client.mjs URL [TOOL PREFIX [2|sse]]`; with the 2 it is the SDK 2.x, which does so too
+// unless told otherwise, with `sse` the SDK 1.x over HTTP+SSE. The server has the tools, prompts and resources of `ts_server.mjs`, directly or
 // behind a gateway that puts PREFIX in front of tool and prompt names.
 import * as two from "@modelcontextprotocol/client";
 import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { SSEClientTransport } from "@modelcontextprotocol/sdk/client/sse.js";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import {
   ElicitRequestSchema,
@@ -33,7 +34,13 @@ client.setRequestHandler(sdk.elicit, async ({ params }) => {
 const changed = new Promise((resolve) =>
   client.setNotificationHandler(sdk.changed, resolve),
 );
-const transport = new sdk.StreamableHTTPClientTransport(new URL(url));
+const Transport = version === "sse" ? SSEClientTransport : sdk.StreamableHTTPClientTransport;
+const transport = new Transport(new URL(url));
+// Over HTTP+SSE nothing else tells which version was agreed on.
+transport.setProtocolVersion = function (agreed) {
+  this.agreed = agreed;
+  return Transport.prototype.setProtocolVersion.call(this, agreed);
+};
 await client.connect(transport);
 const call = (name, options) =>
   client.callTool(
@@ -43,7 +50,7 @@ const call = (name, options) =>
   );
 
 const capabilities = client.getServerCapabilities();
-say("connected", { version: transport.protocolVersion, tools: capabilities.tools !== undefined });
+say("connected", { version: transport.agreed, tools: capabilities.tools !== undefined });
 say("tools", { names: (await client.listTools()).tools.map((tool) => tool.name) });
 say("prompts", { names: (await client.listPrompts()).prompts.map((prompt) => prompt.name) });
 say("resources", { uris: (await client.listResources()).resources.map(({ uri }) => uri) });

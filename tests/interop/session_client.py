@@ -1,13 +1,16 @@
 """Drives a server with the Python SDK 1.x, which opens a session of 2025-11-25.
 
-`session_client.py URL [TOOL PREFIX]`; the server has the tools, prompts and resources of
+`session_client.py URL [TOOL PREFIX [sse]]`, with `sse` over HTTP+SSE; the server has the tools, prompts and resources of
 `ts_server.mjs`, directly or behind a gateway that puts PREFIX in front of tool and prompt names.
 """
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import anyio
 from mcp import ClientSession, types
+from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
 from peer import say, text_of
@@ -59,11 +62,21 @@ async def calls(session: ClientSession, prefix: str) -> None:
     say("resource", text=resource.contents[0].text)
 
 
+@asynccontextmanager
+async def connect(url: str, transport: str) -> AsyncIterator[tuple]:
+    if transport == "sse":
+        async with sse_client(url) as streams:
+            yield streams
+    else:
+        async with streamable_http_client(url) as (read, write, _):
+            yield read, write
+
+
 async def main() -> None:
-    url, prefix = sys.argv[1], (sys.argv[2:] or [""])[0]
+    url, prefix, transport = (sys.argv[1:] + ["", ""])[:3]
     with anyio.fail_after(60):
         async with (
-            streamable_http_client(url) as (read, write, _),
+            connect(url, transport) as (read, write),
             ClientSession(read, write, elicitation_callback=answer, message_handler=hear) as session,
         ):
             await lists(session)

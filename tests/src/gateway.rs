@@ -69,6 +69,12 @@ impl Gateway {
         Self::run(text, state).await
     }
 
+    /// Where clients of HTTP+SSE open their streams.
+    #[must_use]
+    pub fn sse_url(&self) -> String {
+        format!("{}/sse", self.url.trim_end_matches("/mcp"))
+    }
+
     /// Stops; `false` when something had to be cut off.
     pub async fn stop(self) -> bool {
         self.daemon.stop().await

@@ -172,24 +172,33 @@ impl<'a> ClaudeCode<'a> {
 
 const READ: &str = "mcp__waypost__filesystem_read_text_file";
 
-async fn claude_code_over_http(more: &str) -> anyhow::Result<()> {
+async fn claude_code_over(transport: &str, more: &str) -> anyhow::Result<()> {
     let interop = Interop::find()?;
     let claude = ClaudeCode::new(&interop, READ).await?;
     let upstreams = everyday(&interop, &claude.desk.work());
     let gateway = Gateway::with(&upstreams, more).await?;
-    let add = ["mcp", "add", "--transport", "http", "waypost", &gateway.url];
+    let url = match transport {
+        "sse" => gateway.sse_url(),
+        _ => gateway.url.clone(),
+    };
+    let add = ["mcp", "add", "--transport", transport, "waypost", &url];
     claude.run(&add).await?;
     claude.lists_and_calls(READ).await
 }
 
 #[tokio::test]
 async fn claude_code_lists_and_calls() -> anyhow::Result<()> {
-    claude_code_over_http("").await
+    claude_code_over("http", "").await
 }
 
 #[tokio::test]
 async fn claude_code_falls_back_to_a_session() -> anyhow::Result<()> {
-    claude_code_over_http("front: { eras: [legacy] }").await
+    claude_code_over("http", "front: { eras: [legacy] }").await
+}
+
+#[tokio::test]
+async fn claude_code_speaks_http_sse() -> anyhow::Result<()> {
+    claude_code_over("sse", "front: { sse: true }").await
 }
 
 #[tokio::test]

@@ -105,6 +105,22 @@ async fn every_client_drives_the_python_child_of_the_session_era() -> anyhow::Re
     every_client_drives(&child(&interop, &command)).await
 }
 
+/// In front of servers of either era: a tool, progress, a question, and the end of the stream.
+#[tokio::test]
+async fn clients_of_http_sse_drive_servers_of_both_eras() -> anyhow::Result<()> {
+    let interop = Interop::find()?;
+    let modern = demo_everything(ANY_PORT).await?;
+    let child = child(&interop, &interop.node("session_server.mjs"));
+    for upstream in [at(&modern.url), child] {
+        let gateway = Gateway::with(&upstream, "front: { sse: true }").await?;
+        let url = gateway.sse_url();
+        check(&drive::sse_typescript(&interop, &url, "peer_").await?);
+        check(&drive::sse_python(&interop, &url, "peer_").await?);
+        assert!(gateway.stop().await, "nothing is left of them");
+    }
+    Ok(())
+}
+
 /// It offers a revision that has no sessions, and declares tasks where they do not exist.
 #[tokio::test]
 async fn rmcp_in_a_session_gets_plain_answers_for_tasks() -> anyhow::Result<()> {

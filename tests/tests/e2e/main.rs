@@ -30,6 +30,7 @@ mod process;
 mod rounds;
 mod secrets;
 mod sharing;
+mod sse_front;
 mod stage;
 mod stdio;
 mod stdio_front;

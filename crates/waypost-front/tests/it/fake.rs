@@ -91,6 +91,13 @@ impl Front {
         Router::new().fallback_service(Routes::new(endpoints))
     }
 
+    /// The same, with the paths of HTTP+SSE.
+    pub(crate) fn with_sse(mut self) -> Self {
+        let routes = Routes::new(self.endpoints.clone()).with_sse(true);
+        self.router = Router::new().fallback_service(routes);
+        self
+    }
+
     /// A front where every call is complete at once.
     pub(crate) fn complete() -> Self {
         Self::new(|_| Ok(Reply::complete(object(&json!({"resultType": "complete"})))))

@@ -27,6 +27,7 @@ mod questions;
 mod repeats;
 mod resumption;
 mod sessions;
+mod sse;
 mod stack;
 mod store;
 mod streams;

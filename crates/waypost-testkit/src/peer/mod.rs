@@ -130,7 +130,7 @@ impl Peer {
         let link = match (kind, to) {
             (Kind::Modern, Target::Url(_)) => Link::Modern(Router::default()),
             (Kind::Http(_), Target::Url(url)) => Link::Session(Session::new(url, &manners)),
-            (Kind::Sse(_), Target::Url(url)) => Link::Pipe(sse::open(url).await?),
+            (Kind::Sse(_), Target::Url(url)) => Link::Pipe(sse::open(url, &manners.headers).await?),
             (Kind::ModernPipe | Kind::LegacyPipe(_), Target::Command(command)) => {
                 Link::Pipe(Pipe::start(command)?)
             }

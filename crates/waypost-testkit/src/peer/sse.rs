@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 use tokio_util::sync::CancellationToken;
 
+use super::manners::Manners;
 use super::pipe::Pipe;
 use crate::client::{Arriving, Client, Post};
 use crate::kit::spawn::spawn;
@@ -16,8 +17,8 @@ use crate::peer::url::resolve;
 /// How much of a message may be under way.
 const BUFFER: usize = 64 * 1024;
 
-/// Opens the stream at `url` and waits for its `endpoint`.
-pub(super) async fn open(url: &str) -> io::Result<Pipe> {
+/// Opens the stream at `url` and waits for its `endpoint`; `more` headers go with every request.
+pub(super) async fn open(url: &str, more: &[(String, String)]) -> io::Result<Pipe> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let get = Post {
@@ -26,7 +27,7 @@ pub(super) async fn open(url: &str) -> io::Result<Pipe> {
         message: Value::Null,
         raw: Some(bytes::Bytes::new()),
     };
-    let mut arriving = Client::new(url).send(get).await?;
+    let mut arriving = Client::new(url).send(Manners::dress(more, get)).await?;
     let event = arriving.event().await?.unwrap_or_default();
     if event.name != "endpoint" {
         return Err(io::Error::other("the first event is no `endpoint`"));
@@ -36,15 +37,16 @@ pub(super) async fn open(url: &str) -> io::Result<Pipe> {
     let (lines, down) = tokio::io::duplex(BUFFER);
     let closed = CancellationToken::new();
     let guard = closed.clone().drop_guard();
+    let more = more.to_vec();
     spawn(async move {
-        up(theirs, endpoint).await;
+        up(theirs, endpoint, &more).await;
         drop(guard);
     });
     spawn(closed.run_until_cancelled_owned(relay(arriving, down)));
     Ok(Pipe::over(lines, ours))
 }
 
-async fn up(from: DuplexStream, endpoint: String) {
+async fn up(from: DuplexStream, endpoint: String, more: &[(String, String)]) {
     let client = Client::new(endpoint);
     let mut lines = BufReader::new(from).lines();
     while let Ok(Some(line)) = lines.next_line().await {
@@ -57,7 +59,7 @@ async fn up(from: DuplexStream, endpoint: String) {
             message: Value::Null,
             raw: Some(line.into()),
         };
-        if let Err(error) = client.ask(post).await {
+        if let Err(error) = client.ask(Manners::dress(more, post)).await {
             tracing::debug!(%error, "a POST broke off");
         }
     }
