@@ -15,7 +15,9 @@ pub(crate) enum Refusal {
     #[error("only GET is served here, it opens a stream that names the address to POST to")]
     NotGet,
     /// Where a stream has to be open to send to it: none has this name, for this caller.
-    #[error("no such stream is open: GET `/sse` and send to the address that its first event names")]
+    #[error(
+        "no such stream is open: GET `/sse` and send to the address that its first event names"
+    )]
     NoStream,
     #[error("the answer is `application/json` or `text/event-stream`, `Accept` takes neither")]
     NotAcceptable,

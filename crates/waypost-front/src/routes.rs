@@ -170,13 +170,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
     }
 }
 
-async fn mcp(
-    parts: &Parts,
-    asker: Asker,
-    head: &Head,
-    body: Body,
-    mut finish: Finish,
-) -> Response {
+async fn mcp(parts: &Parts, asker: Asker, head: &Head, body: Body, mut finish: Finish) -> Response {
     let admitted = match (&head.method, &parts.sessions) {
         (&Method::POST, _) => admit::admit(parts, head, body).await,
         (&Method::GET | &Method::DELETE, Some(sessions)) => {

@@ -1,7 +1,7 @@
 //! Clients of HTTP+SSE in front of the daemon.
 
-use futures_util::future::join_all;
 use ::http::Method;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use waypost_config::KeyHash;
 use waypost_testkit::client::{Client, Reply};

@@ -69,7 +69,11 @@ pub(super) fn front(raw: RawFront, at: &KeyPath, report: &mut Report<'_>) -> Fro
     };
     if raw.sse && !raw.eras.contains(&EraName::Legacy) {
         let hint = "add `legacy` to `front.eras`, or leave `sse` out";
-        report.error_hint(&at.key("sse"), "its clients are of an era that is not served", hint);
+        report.error_hint(
+            &at.key("sse"),
+            "its clients are of an era that is not served",
+            hint,
+        );
     }
     Front {
         allowed_hosts: each(raw.allowed_hosts, "allowed_hosts", report, host),

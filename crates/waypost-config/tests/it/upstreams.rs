@@ -349,6 +349,19 @@ fn the_era_and_who_shares_a_server_are_settings() {
 }
 
 #[test]
+fn http_sse_is_off_and_only_for_clients_of_the_session_era() {
+    assert!(!good("").front.sse);
+    assert!(good("front: { sse: true }").front.sse);
+    check(
+        "front: {eras: [modern], sse: true}\n",
+        &[
+            "1:30 error front.sse: its clients are of an era that is not served \
+           (add `legacy` to `front.eras`, or leave `sse` out)",
+        ],
+    );
+}
+
+#[test]
 fn the_fingerprint_is_of_the_server_and_not_of_its_secrets() {
     let of = |body: &str| only(body).fingerprint;
     let a = of("{url: 'http://h/mcp?key=1', headers: {A: b}}");

@@ -75,9 +75,13 @@ impl Exchange {
             finish,
             ..
         } = self;
+        let version = slot.as_ref().map(|slot| slot.version().to_owned());
         drop(slot);
         match end {
-            Some(end) => answer(&id, &call.method, end, &outlet, finish),
+            Some(end) => {
+                let end = end.map(|end| translate::end(version.as_deref(), &call.method, end));
+                answer(&id, end, &outlet, finish);
+            }
             None => outlet.close(),
         }
     }
@@ -111,17 +115,11 @@ pub(crate) fn internal() -> CallError {
 }
 
 /// Writes the answer.
-fn answer(
-    id: &Id,
-    method: &str,
-    end: Result<End, CallError>,
-    outlet: &Arc<dyn Outlet>,
-    mut finish: Finish,
-) {
+fn answer(id: &Id, end: Result<End, CallError>, outlet: &Arc<dyn Outlet>, mut finish: Finish) {
     let message = match end {
         Ok(end) => {
             finish.outcome(end.word());
-            encode::end(id, &translate::end(method, end))
+            encode::end(id, &end)
         }
         Err(error) => {
             finish.failed(&error);

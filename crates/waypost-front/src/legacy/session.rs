@@ -464,6 +464,11 @@ impl Drop for Hold {
 // === impl Slot ===
 
 impl Slot {
+    /// The version that its session agreed on.
+    pub(crate) fn version(&self) -> &str {
+        &self.hold.0.ticket.version
+    }
+
     /// Fires when the request is given up.
     pub(crate) fn cancelled(&self) -> &CancellationToken {
         self.place.cancelled()

@@ -1,5 +1,7 @@
 //! Words of the stateless era in those of the session era, and back.
 
+mod content;
+
 use waypost_hub::reply::End;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
@@ -133,11 +135,13 @@ fn plain_tools(result: &mut Object) {
     }
 }
 
-/// The end of a call, in the client's words.
-pub(crate) fn end(method: &str, end: End) -> End {
+/// The end of a call, in the client's words; what a session did not agree on a version for is as
+/// the latest has it.
+pub(crate) fn end(version: Option<&str>, method: &str, end: End) -> End {
     match end {
         End::Complete(mut object) => {
             result(method, &mut object);
+            content::fit(version.unwrap_or(LATEST), method, &mut object);
             End::Complete(object)
         }
         End::Error(error) => End::Error(self::error(method, error)),

@@ -10,9 +10,15 @@ use crate::fake::{Front, Post};
 #[tokio::test]
 async fn r15_where_clients_look_for_oauth_there_is_a_small_json_404() {
     let front = Front::new(|_| panic!("must not be called"));
-    let mut paths = ["/register", "/", "/sse", "/sse/builds", "/messages?session=x"]
-        .map(str::to_owned)
-        .to_vec();
+    let mut paths = [
+        "/register",
+        "/",
+        "/sse",
+        "/sse/builds",
+        "/messages?session=x",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for name in [
         "oauth-protected-resource",
         "oauth-authorization-server",

@@ -244,7 +244,12 @@ async fn r21_an_address_that_is_forged_or_foreign_is_refused() {
     let mut forged = client.address.clone().into_bytes();
     forged[60] ^= 1;
     let forged = String::from_utf8(forged).unwrap();
-    for address in ["/messages", "/messages?session=", "/messages?session=x", &forged] {
+    for address in [
+        "/messages",
+        "/messages?session=",
+        "/messages?session=x",
+        &forged,
+    ] {
         let answer = post(&front.router, address, call(1).to_string()).await;
         assert_eq!(answer.refusal(), (404, -32600), "{address}");
     }
@@ -278,7 +283,11 @@ async fn what_is_no_message_is_refused_by_status_and_what_is_wrong_with_one_on_t
     assert_eq!(code(early), (json!(1), json!(-32600)));
     let probe = json!({ "_meta": meta() });
     let probe = client.ask(2, "server/discover", &probe).await;
-    assert_eq!(code(probe), (json!(2), json!(-32601)), "goes on with a session");
+    assert_eq!(
+        code(probe),
+        (json!(2), json!(-32601)),
+        "goes on with a session"
+    );
     client.send(&initialize(OLD, &json!({}))).await;
     client.message().await;
     client.send(&call(3)).await;
@@ -310,7 +319,11 @@ async fn each_path_takes_its_method() {
 async fn r04_a_silent_stream_gets_comments() {
     let front = front(|_| Ok(silent())).with_sse();
     let mut client = Client::open(&front.router, OLD, &json!({})).await;
-    assert!(timeout(Duration::from_secs(61), client.stream.next()).await.is_err());
+    assert!(
+        timeout(Duration::from_secs(61), client.stream.next())
+            .await
+            .is_err()
+    );
     assert_eq!(client.stream.comments, 4);
 }
 
@@ -361,7 +374,11 @@ async fn r55_a_client_that_does_not_read_makes_its_requests_and_servers_wait() {
         address,
         mut stream,
     } = client;
-    let late = post(&router, &address, request(9_999, "ping", &json!({})).to_string());
+    let late = post(
+        &router,
+        &address,
+        request(9_999, "ping", &json!({})).to_string(),
+    );
     let reader = async {
         for _ in 0..=sent {
             stream.message().await;
@@ -372,7 +389,12 @@ async fn r55_a_client_that_does_not_read_makes_its_requests_and_servers_wait() {
     // And nobody waits for one that left.
     drop(stream);
     sleep(SOON).await;
-    let gone = post(&router, &address, request(1, "ping", &json!({})).to_string()).await;
+    let gone = post(
+        &router,
+        &address,
+        request(1, "ping", &json!({})).to_string(),
+    )
+    .await;
     assert_eq!(gone.refusal(), (404, -32600));
 }
 
