@@ -10,6 +10,7 @@ use http::request::Parts as Head;
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use waypost_hub::call::CallHeaders;
+use waypost_wire::batch;
 use waypost_wire::depth;
 use waypost_wire::error::Malformed;
 use waypost_wire::id::Id;
@@ -22,8 +23,9 @@ use waypost_wire::version;
 use crate::Parts;
 use crate::era::{self, Era};
 use crate::headers;
+use crate::in_flight::MOST_CALLS;
 use crate::media::{self, Wants};
-use crate::refusal::{Refusal, Refused};
+use crate::refusal::{BatchFault, Refusal, Refused};
 
 /// What a POST turned out to be.
 #[derive(Debug)]
@@ -34,6 +36,15 @@ pub(crate) enum Admitted {
     Notification,
     /// Of the session era.
     Legacy(Box<LegacyMessage>),
+    /// Several at once, for a session that has batches.
+    Batch(Batch),
+}
+
+/// Several messages in one POST.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) members: Vec<Result<Admitted, Refused>>,
+    pub(crate) wants: Wants,
 }
 
 /// A message of the session era; whether there is a session is yet to be seen.
@@ -79,7 +90,29 @@ pub(crate) async fn admit(parts: &Parts, head: &Head, body: Body) -> Result<Admi
     media::check_content_type(&head.headers)?;
     let wants = Wants::of(&head.headers)?;
     let body = read(body, parts, head).await?;
-    match parse(&body, parts.json_depth)? {
+    if batch::is_batch(&body) && has_batches(parts, head)? {
+        let read = members(&body, parts.json_depth)?.into_iter();
+        let members = read.map(|(_, one)| one.and_then(|one| message(parts, head, one, wants)));
+        let members = members.collect();
+        return Ok(Admitted::Batch(Batch { members, wants }));
+    }
+    let one = parse(&body, parts.json_depth)?;
+    message(parts, head, one, wants)
+}
+
+/// Whether the message could be of a session that has batches.
+fn has_batches(parts: &Parts, head: &Head) -> Result<bool, Refusal> {
+    let said = headers::peek_version(&head.headers)?;
+    Ok(parts.sessions.is_some() && said.is_none_or(|said| said == batch::VERSION))
+}
+
+fn message(
+    parts: &Parts,
+    head: &Head,
+    message: Message,
+    wants: Wants,
+) -> Result<Admitted, Refused> {
+    match message {
         Message::Request(request) => admit_request(parts, head, request, wants),
         Message::Notification(notification) => {
             Ok(admit_notification(parts, head, notification, wants)?)
@@ -177,6 +210,33 @@ async fn discard(mut body: Body) {
     };
     drop(tokio::time::timeout(LONGEST, rest).await);
 }
+
+/// Reads the messages of a batch; with each, what was read.
+///
+/// # Errors
+/// Why none of it is taken: it is no array, has none or too many, or begins a session.
+pub(crate) fn members(body: &Bytes, depth: usize) -> Result<Vec<Member>, Refusal> {
+    let limit = MOST_CALLS;
+    let members = batch::members(body, limit).map_err(Refusal::Malformed)?;
+    let members = members.ok_or(BatchFault::TooLong { limit })?;
+    if members.is_empty() {
+        return Err(BatchFault::Empty.into());
+    }
+    let mut read = Vec::with_capacity(members.len());
+    for raw in members {
+        let one = parse(raw.as_bytes(), depth);
+        match &one {
+            Ok(Message::Request(request)) if request.method == method::INITIALIZE => {
+                return Err(BatchFault::Initialize.into());
+            }
+            _ => read.push((raw.as_bytes().clone(), one)),
+        }
+    }
+    Ok(read)
+}
+
+/// One message of a batch.
+type Member = (Bytes, Result<Message, Refused>);
 
 /// Reads one message.
 pub(crate) fn parse(body: &Bytes, depth: usize) -> Result<Message, Refused> {

@@ -9,7 +9,7 @@ use waypost_wire::id::Id;
 use crate::refusal::Refusal;
 
 /// Requests at once: a client that leaves them behind pays itself.
-const MOST_CALLS: usize = 256;
+pub(crate) const MOST_CALLS: usize = 256;
 
 /// The requests in flight.
 #[derive(Debug, Default)]

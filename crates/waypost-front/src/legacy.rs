@@ -32,4 +32,4 @@ mod translate;
 
 pub use sessions::{SessionParts, Sessions};
 
-pub(crate) use http::{message, stream_or_end};
+pub(crate) use http::{batch, message, stream_or_end};

@@ -14,6 +14,8 @@ pub(crate) enum Class {
     Note,
     /// A request of ours: somebody waits for its answer.
     Ask,
+    /// An answer of several.
+    Answer,
     /// The answer to the client's request; nothing comes after it.
     End,
 }

@@ -34,6 +34,9 @@ pub(crate) enum Refusal {
     /// Not a JSON-RPC message.
     #[error("{0}")]
     Malformed(Malformed),
+    /// What only goes wrong with several messages at once.
+    #[error("{0}")]
+    Batch(#[from] BatchFault),
     /// Servers of the stateless era ask nothing, so there is nothing to respond to.
     #[error("a response was sent where only requests are taken")]
     NotRequest,
@@ -82,6 +85,17 @@ pub(crate) enum Refusal {
     DuplicateId,
     #[error("too many requests are in flight in this session")]
     SessionBusy,
+}
+
+/// A batch breaks its rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BatchFault {
+    #[error("the batch is empty")]
+    Empty,
+    #[error("the batch has more than {limit} messages")]
+    TooLong { limit: usize },
+    #[error("`initialize` may not be in a batch, send it alone")]
+    Initialize,
 }
 
 /// A header of the protocol breaks its rules.

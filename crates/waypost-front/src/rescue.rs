@@ -29,9 +29,10 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
             (StatusCode::PAYLOAD_TOO_LARGE, code::INVALID_REQUEST)
         }
         Refusal::BodyTimeout => (StatusCode::REQUEST_TIMEOUT, code::INVALID_REQUEST),
-        Refusal::BodyBroken | Refusal::NotRequest | Refusal::Contradictory { header: _ } => {
-            (StatusCode::BAD_REQUEST, code::INVALID_REQUEST)
-        }
+        Refusal::BodyBroken
+        | Refusal::NotRequest
+        | Refusal::Batch(_)
+        | Refusal::Contradictory { header: _ } => (StatusCode::BAD_REQUEST, code::INVALID_REQUEST),
         Refusal::Malformed(malformed) => (StatusCode::BAD_REQUEST, malformed.code()),
         Refusal::Meta(_) => (StatusCode::BAD_REQUEST, code::INVALID_PARAMS),
         Refusal::Header(_) => (StatusCode::BAD_REQUEST, code::HEADER_MISMATCH),
@@ -93,7 +94,7 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
         Refusal::BodyTooLarge { limit: _ } => "body_too_large",
         Refusal::BodyTimeout => "body_timeout",
         Refusal::BodyBroken => "body_broken",
-        Refusal::Malformed(_) | Refusal::NotRequest => "malformed",
+        Refusal::Malformed(_) | Refusal::NotRequest | Refusal::Batch(_) => "malformed",
         Refusal::Meta(_) => "meta",
         Refusal::Header(_) => "header_mismatch",
         Refusal::Contradictory { header: _ } => "contradictory_header",

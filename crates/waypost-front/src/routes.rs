@@ -197,6 +197,10 @@ async fn mcp(parts: &Parts, asker: Asker, head: &Head, body: Body, mut finish: F
             // Not admitted without.
             None => answer::refused(&Refusal::NotPost.into()),
         },
+        Ok(Admitted::Batch(batch)) => match &parts.sessions {
+            Some(sessions) => legacy::batch(parts, sessions, &asker, head, batch, finish).await,
+            None => answer::refused(&Refusal::NotPost.into()),
+        },
     }
 }
 

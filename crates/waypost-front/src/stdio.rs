@@ -23,6 +23,7 @@ use uuid::Uuid;
 use waypost_hub::call::{Principal, View};
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::limit::Permit;
+use waypost_wire::batch;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Notification, Outcome, Request};
 use waypost_wire::meta::{META, PROTOCOL_VERSION, RequestMeta};
@@ -162,10 +163,31 @@ impl Pipe {
     }
 
     async fn line(&mut self, line: Line) {
-        let message = match line {
-            Line::Message(line) => admit::parse(&line, self.host.parts.json_depth),
+        let depth = self.host.parts.json_depth;
+        let line = match line {
+            Line::Message(line) => line,
             Line::TooLong { id, answer } => return self.too_long(id, answer),
         };
+        if !batch::is_batch(&line) || !self.has_batches() {
+            return self.read_message(admit::parse(&line, depth)).await;
+        }
+        match admit::members(&line, depth) {
+            // Each is answered by itself, as it would be alone.
+            Ok(members) => {
+                for (_, message) in members {
+                    self.read_message(message).await;
+                }
+            }
+            Err(refusal) => self.refuse_unread(&refusal.into()),
+        }
+    }
+
+    fn has_batches(&self) -> bool {
+        let session = self.place.session();
+        session.is_some_and(|session| session.ticket.version == batch::VERSION)
+    }
+
+    async fn read_message(&mut self, message: Result<Message, Refused>) {
         match message {
             Ok(message) => self.take(message, Came::default()).await,
             Err(refused) => self.refuse_unread(&refused),

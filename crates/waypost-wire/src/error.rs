@@ -21,7 +21,7 @@ pub enum Malformed {
     /// JSON of another kind.
     #[error("not a JSON object")]
     NotObject,
-    /// An array of messages: batches left the protocol with 2025-06-18.
+    /// An array of messages, where there are no batches: only 2025-03-26 has them.
     #[error("batches are not supported, send one message per request")]
     Batch,
     /// One key twice.

@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+pub mod batch;
 pub mod capability;
 pub mod code;
 pub mod depth;

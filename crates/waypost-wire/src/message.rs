@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::batch::is_batch;
 use crate::error::{ErrorObject, Malformed};
 use crate::id::Id;
 use crate::meta::RequestMeta;
@@ -65,8 +66,7 @@ impl Message {
     /// # Errors
     /// [`Unreadable`], with the id when the envelope had a valid one.
     pub fn parse(bytes: &Bytes) -> Result<Self, Unreadable> {
-        let first = bytes.iter().find(|b| !b.is_ascii_whitespace());
-        if first == Some(&b'[') {
+        if is_batch(bytes) {
             return Err(Unreadable {
                 id: None,
                 reason: Malformed::Batch,

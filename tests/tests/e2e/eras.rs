@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use waypost::daemon::Daemon;
+use waypost_testkit::client::Client;
 use waypost_testkit::demo::{demo_everything, legacy_everything};
 use waypost_testkit::kit::legacy::{Endpoint, LineEnd, Lost, Options, Quirks, Revision, Transport};
 use waypost_testkit::misbehave::sessions;
@@ -511,4 +512,34 @@ async fn only_a_client_with_a_session_learns_that_a_visit_is_over() {
             assert_eq!(told.len(), times, "{kind:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_batch_goes_to_its_servers_and_comes_back_as_one_array() {
+    let server = session_server().await;
+    let gateway = in_front_of(&server).await;
+    let peer = connect(Kind::Http(Revision::Mar2025), &gateway.url).await;
+    let call = |id: u32, text: &str| {
+        let params = json!({ "name": "u_echo", "arguments": { "text": text } });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params })
+    };
+    let batch = json!([call(1, "one"), call(2, "two")]).to_string();
+    let client = Client::new(&gateway.url);
+    let mut post = client.post("", Value::Null).raw(batch);
+    post.headers.clear();
+    for (name, value) in [
+        ("content-type", "application/json"),
+        ("accept", "application/json"),
+        ("mcp-session-id", peer.session_id().unwrap()),
+    ] {
+        post = post.header(name, value);
+    }
+    let reply = client.ask(post).await.unwrap();
+    assert_eq!(reply.status, 200);
+    let answers = reply.answer.as_array().unwrap();
+    for (id, text) in [(1, "one"), (2, "two")] {
+        let answer = answers.iter().find(|answer| answer["id"] == id).unwrap();
+        assert!(answer.to_string().contains(text), "{answer}");
+    }
+    assert_eq!(answers.len(), 2);
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use waypost_wire::batch::VERSION;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::header::{PROTOCOL_VERSION, SESSION_ID};
@@ -96,6 +97,13 @@ impl Session {
         let state = self.lock();
         let open = state.open.as_ref();
         open.map(|open| open.headers.clone()).unwrap_or_default()
+    }
+
+    /// Whether the host may send several messages at once.
+    pub(crate) fn has_batches(&self) -> bool {
+        let state = self.lock();
+        let open = state.open.as_ref();
+        open.is_some_and(|open| open.said.version == VERSION)
     }
 
     pub(crate) fn call(&self, request: Request, line: Bytes) -> Call {

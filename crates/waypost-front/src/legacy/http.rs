@@ -1,5 +1,7 @@
 //! Sessions over Streamable HTTP (2025-11-25 and earlier: transports).
 
+mod batch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +37,8 @@ use crate::modern::Asker;
 use crate::outlet::{Class, Outlet};
 use crate::refusal::{Refusal, Refused};
 use crate::rescue;
+
+pub(crate) use batch::answer as batch;
 
 const SESSION: HeaderName = HeaderName::from_static(SESSION_ID);
 const LAST_EVENT: &str = "last-event-id";
@@ -98,17 +102,9 @@ pub(crate) async fn message(
                 None => post.alone(incoming).await,
             }
         }
-        Message::Notification(notification) => {
+        other @ (Message::Notification(_) | Message::Response(..)) => {
             if let Some(hold) = &hold {
-                serve::notification(hold.session(), &notification);
-            }
-            finish.outcome("accepted");
-            answer::accepted()
-        }
-        Message::Response(id, outcome) => {
-            // One that nobody waits for comes too late; that is no error of the client's.
-            if let (Some(hold), Some(id)) = (&hold, &id) {
-                hold.session().answer(id, outcome);
+                serve::told(hold.session(), other);
             }
             finish.outcome("accepted");
             answer::accepted()

@@ -14,7 +14,7 @@ use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::level::{self, Level};
-use waypost_wire::message::{Notification, Request};
+use waypost_wire::message::{Message, Notification, Request};
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -249,6 +249,16 @@ fn call_meta(session: Option<&Arc<Session>>, said: Object, asks: bool) -> Reques
 impl Incoming {
     fn answer(self, answer: Result<Object, ErrorObject>) {
         answer_now(&self.request.id, answer, &self.outlet, self.finish);
+    }
+}
+
+/// Takes what is no request.
+pub(crate) fn told(session: &Session, message: Message) {
+    match message {
+        Message::Notification(one) => notification(session, &one),
+        // One that nobody waits for comes too late; that is no error of the client's.
+        Message::Response(Some(id), outcome) => drop(session.answer(&id, outcome)),
+        Message::Response(None, _) | Message::Request(_) => {}
     }
 }
 

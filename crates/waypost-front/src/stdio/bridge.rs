@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use tower::BoxError;
 use tower::util::BoxCloneSyncService;
 use waypost_hub::lifecycle::Tasks;
+use waypost_wire::batch;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
@@ -36,6 +37,7 @@ use waypost_wire::method;
 use super::FAREWELL;
 use super::input::{Input, Line};
 use super::outbox::Outbox;
+use crate::admit;
 use crate::encode;
 use crate::era::{self, Era};
 use crate::in_flight::InFlight;
@@ -158,6 +160,21 @@ impl Bridge {
             Line::Message(line) => line,
             Line::TooLong { id, answer } => return self.too_long(id, answer).await,
         };
+        if !batch::is_batch(&line) || !self.session.has_batches() {
+            return self.message(line).await;
+        }
+        // How deep they may be is the daemon's to say.
+        match admit::members(&line, usize::MAX) {
+            Ok(members) => {
+                for (line, _) in members {
+                    self.message(line).await;
+                }
+            }
+            Err(refusal) => self.refuse(None, &rescue::refusal(&refusal).1),
+        }
+    }
+
+    async fn message(&self, line: bytes::Bytes) {
         match Message::parse(&line) {
             Ok(Message::Request(request)) => self.request(request, line),
             Ok(Message::Notification(told)) => self.notification(&told, line).await,

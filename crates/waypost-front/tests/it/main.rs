@@ -12,6 +12,7 @@ mod fake;
 mod peer;
 
 mod answers;
+mod batches;
 mod beside;
 mod bridge;
 mod bugs;

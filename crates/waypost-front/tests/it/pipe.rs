@@ -385,6 +385,46 @@ async fn at_the_end_of_input_calls_finish_and_what_does_not_is_cut_off() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_is_taken_message_by_message_where_the_session_has_batches() {
+    let batch = json!([
+        legacy(json!(1), "ping", json!({})),
+        cancel(json!(7)),
+        3,
+        legacy(json!(2), "tools/list", json!({})),
+    ]);
+    let offer = |version: &str| {
+        let params = json!({ "protocolVersion": version, "capabilities": {} });
+        legacy(json!("init"), "initialize", params)
+    };
+    let mut client = Client::new(echo);
+    for version in [None, Some(LATEST), Some("2025-03-26")] {
+        if let Some(version) = version {
+            client.send(offer(version)).await;
+            client.read().await;
+        }
+        client.send(batch.clone()).await;
+        let first = client.read().await;
+        if version != Some("2025-03-26") {
+            assert_eq!(first["error"]["code"], -32600, "{first}");
+            assert!(first.to_string().contains("batches"), "{first}");
+            continue;
+        }
+        assert_eq!(first["id"], 1);
+        assert_eq!(client.read().await["error"]["code"], -32600);
+        assert_eq!(client.read().await["id"], 2);
+    }
+    for (odd, says) in [
+        (json!([]), "empty"),
+        (json!([offer(LATEST)]), "`initialize`"),
+    ] {
+        client.send(odd).await;
+        let refused = client.read().await;
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        assert!(refused.to_string().contains(says), "{refused}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn r55_a_host_that_does_not_read_makes_requests_wait() {
     let mut client = Client::with(echo, 64);
     let mut sent = 0;

@@ -89,15 +89,6 @@ async fn r52_an_id_that_is_in_flight_is_refused() {
 }
 
 #[tokio::test]
-async fn r53_a_batch_is_refused_clearly() {
-    let front = ok();
-    let peer = Peer::open(&front, OLDEST, &json!({})).await;
-    let answer = peer.post(&json!([list()])).await;
-    assert_eq!(answer.refusal(), (400, -32600));
-    assert!(answer.text.contains("batches are not supported"));
-}
-
-#[tokio::test]
 async fn r21_what_does_not_open_is_404_and_nothing_is_400() {
     let front = ok();
     let foreign = Peer {

@@ -432,3 +432,29 @@ async fn beginning_anew_ends_the_session_before() {
     assert_eq!(last.header("mcp-session-id"), "s0");
     assert!(host.close().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_reaches_the_daemon_message_by_message() {
+    let mut host = host(|seen| {
+        let version = seen.message["params"]["protocolVersion"].clone();
+        json_answer(seen, json!({ "protocolVersion": version }))
+    });
+    let ask = |id: u32, method: &str, version: &str| {
+        json!({ "jsonrpc": "2.0", "id": id, "method": method,
+            "params": { "protocolVersion": version } })
+    };
+    let batch = json!([ask(1, "ping", ""), ask(2, "tools/list", "")]);
+    host.send(&ask(0, "initialize", "2025-11-25")).await;
+    host.read().await;
+    host.send(&batch).await;
+    assert_eq!(host.read().await["error"]["code"], -32600);
+    host.send(&ask(0, "initialize", "2025-03-26")).await;
+    host.read().await;
+    host.send(&batch).await;
+    let mut ids = [host.read().await, host.read().await].map(|m| m["id"].as_u64());
+    ids.sort_unstable();
+    assert_eq!(ids, [Some(1), Some(2)]);
+    let sent = host.seen();
+    assert!(sent.iter().all(|seen| !seen.message.is_array()), "{sent:?}");
+    assert!(host.close().await);
+}

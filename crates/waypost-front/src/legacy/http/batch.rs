@@ -1,0 +1,202 @@
+//! Several messages in one POST (2025-03-26: transports, sending messages to the server).
+//!
+//! Each is what it would be alone; their answers share one stream, or one array.
+
+use std::sync::Arc;
+
+use axum::response::Response;
+use http::StatusCode;
+use http::request::Parts as Head;
+use tokio_util::sync::CancellationToken;
+use waypost_hub::limit::Permit;
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::batch::VERSION;
+use waypost_wire::error::Malformed;
+use waypost_wire::message::Message;
+
+use super::{Post, refuse, stream};
+use crate::Parts;
+use crate::admit::{Admitted, Batch, LegacyMessage};
+use crate::answer;
+use crate::encode::{self, Pieces};
+use crate::event::Finish;
+use crate::legacy::body::RingBody;
+use crate::legacy::ring::{Reader, Ring};
+use crate::legacy::serve::{self, Incoming};
+use crate::legacy::session::Hold;
+use crate::legacy::sessions::Sessions;
+use crate::media::Wants;
+use crate::modern::Asker;
+use crate::outlet::{Class, Outlet};
+use crate::refusal::{Refusal, Refused};
+use crate::rescue;
+
+/// Where all answers go. Once nobody holds it, none is to come.
+#[derive(Debug)]
+struct Answers(Arc<Ring>);
+
+/// Answers a POST of several messages.
+pub(crate) async fn answer(
+    parts: &Parts,
+    sessions: &Sessions,
+    asker: &Asker,
+    head: &Head,
+    batch: Batch,
+    mut finish: Finish,
+) -> Response {
+    let wants = batch.wants;
+    let post = Post {
+        parts,
+        sessions,
+        wants,
+    };
+    let hold = match post.session_with_batches(asker, head).await {
+        Ok(hold) => hold,
+        Err(refusal) => return refuse(None, refusal, finish),
+    };
+    finish.outcome("accepted");
+    let ring = Ring::new();
+    let reader = ring.read(None);
+    let answers = Arc::new(Answers(ring));
+    let permit = head.extensions.get::<Arc<Permit>>();
+    let mut answered = false;
+    for member in batch.members {
+        answered |= post.member(&hold, asker, permit, member, &answers);
+    }
+    drop(answers);
+    if !answered {
+        return answer::accepted();
+    }
+    if wants == Wants::Json {
+        return match array(reader).await {
+            Some(array) => answer::json(StatusCode::OK, array),
+            // All were cancelled.
+            None => answer::accepted(),
+        };
+    }
+    let body = RingBody::new(reader, parts.keep_alive);
+    stream(body, &hold, |session, ring| session.expose(ring))
+}
+
+impl Post<'_> {
+    /// The session, which must be of the version that has batches.
+    async fn session_with_batches(&self, asker: &Asker, head: &Head) -> Result<Hold, Refusal> {
+        let hold = match self.session(asker, &head.headers, None).await {
+            Ok(hold) => hold,
+            Err(Refusal::NoVersion | Refusal::NoSession) => None,
+            Err(refusal) => return Err(refusal),
+        };
+        let has = |hold: &Hold| hold.session().ticket.version == VERSION;
+        hold.filter(has).ok_or(Refusal::Malformed(Malformed::Batch))
+    }
+
+    /// Takes one message; whether something is answered to it.
+    fn member(
+        &self,
+        hold: &Hold,
+        asker: &Asker,
+        permit: Option<&Arc<Permit>>,
+        member: Result<Admitted, Refused>,
+        answers: &Arc<Answers>,
+    ) -> bool {
+        let refused = match member {
+            Ok(Admitted::Legacy(message)) => match message.message {
+                Message::Request(_) => self.request(hold, asker, permit, *message, answers),
+                other @ (Message::Notification(_) | Message::Response(..)) => {
+                    serve::told(hold.session(), other);
+                    return false;
+                }
+            },
+            Ok(Admitted::Notification) => return false,
+            // A stateless request is answered by a POST of its own.
+            Ok(Admitted::Request(admission)) => {
+                Err(Refusal::Malformed(Malformed::Batch).to(admission.id))
+            }
+            Ok(Admitted::Batch(_)) => Err(Refusal::Malformed(Malformed::Batch).into()),
+            Err(refused) => Err(refused),
+        };
+        if let Err(Refused { id, refusal }) = refused {
+            let (_, error) = rescue::refusal(&refusal);
+            answers.post(Class::End, encode::error(id.as_ref(), &error));
+        }
+        true
+    }
+
+    fn request(
+        &self,
+        hold: &Hold,
+        asker: &Asker,
+        permit: Option<&Arc<Permit>>,
+        message: LegacyMessage,
+        answers: &Arc<Answers>,
+    ) -> Result<(), Refused> {
+        let Message::Request(request) = message.message else {
+            return Ok(());
+        };
+        let id = request.id.clone();
+        let mut finish = Finish::new(Arc::clone(&asker.request_id), asker.principal.clone());
+        let meta = message.meta.map_err(|malformed| {
+            let refusal = Refusal::Meta(malformed);
+            finish.method(&request.method);
+            finish.refused(&refusal);
+            refusal.to(id.clone())
+        })?;
+        let incoming = Incoming {
+            request,
+            meta,
+            asker: asker.clone(),
+            hold: Some(hold.clone()),
+            outlet: Arc::clone(answers) as Arc<dyn Outlet>,
+            asks: self.wants != Wants::Json,
+            cancelled: CancellationToken::new(),
+            permit: permit.cloned(),
+            finish,
+        };
+        serve::request(self.sessions, &self.parts.calls, incoming).map_err(|refusal| refusal.to(id))
+    }
+}
+
+/// All answers, what comes between them dropped.
+async fn array(mut reader: Reader) -> Option<Pieces> {
+    let mut array = Pieces::new();
+    while let Some(item) = reader.next().await {
+        if item.class == Class::Answer {
+            let before: &'static [u8] = if array.is_empty() { b"[" } else { b"," };
+            array.push_back(before.into());
+            array.extend(item.message);
+        }
+    }
+    (!array.is_empty()).then(|| {
+        array.push_back(b"]".as_slice().into());
+        array
+    })
+}
+
+// === impl Answers ===
+
+impl Outlet for Answers {
+    fn send(&self, class: Class, message: Pieces) -> BoxFuture<'_, ()> {
+        self.0.send(one_of_several(class), message)
+    }
+
+    fn post(&self, class: Class, message: Pieces) {
+        self.0.post(one_of_several(class), message);
+    }
+
+    fn close(&self) {
+        // One is over; the others may go on.
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+fn one_of_several(class: Class) -> Class {
+    match class {
+        Class::End => Class::Answer,
+        Class::Note | Class::Ask | Class::Answer => class,
+    }
+}
