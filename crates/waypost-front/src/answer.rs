@@ -36,7 +36,7 @@ pub(crate) fn refused(refused: &Refused) -> Response {
     }
     let later = match refused.refusal {
         Refusal::TooManySessions => Some("30"),
-        Refusal::NoMemory => Some("5"),
+        Refusal::NoMemory | Refusal::StreamFull => Some("5"),
         _ => None,
     };
     if let Some(later) = later {

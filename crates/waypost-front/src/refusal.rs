@@ -85,6 +85,9 @@ pub(crate) enum Refusal {
     DuplicateId,
     #[error("too many requests are in flight in this session")]
     SessionBusy,
+    /// Where the answer is no way to say so: it would come on the stream that is full.
+    #[error("too many requests wait for the stream to be read")]
+    StreamFull,
 }
 
 /// A batch breaks its rules.

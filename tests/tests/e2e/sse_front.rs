@@ -100,6 +100,21 @@ async fn r75_the_end_of_a_stream_cancels_its_calls_at_the_server(way: Way) {
 }
 
 #[tokio::test]
+async fn r41_a_call_on_a_stream_is_answered_before_the_daemon_ends() {
+    let stage = Stage::with(Way::Http, ON).await;
+    let peer = connect(OLD, &stage.gateway).await;
+    let args = json!({ "seconds": 1, "label": "last" });
+    let begun = peer.begin("d_slow_compute", args).await.unwrap();
+    let started = async || !stage.sent("tools/call").is_empty();
+    until("the call", started).await;
+    let answers = Answers::refusing();
+    let (clean, outcome) = tokio::join!(stage.gateway.stop(), peer.finish(begun, &answers));
+    assert!(clean);
+    let outcome = outcome.unwrap();
+    assert!(outcome.text().contains("last"), "{outcome:?}");
+}
+
+#[tokio::test]
 async fn r10_clients_do_not_hear_each_other() {
     let (_server, gateway) = everything(ON).await;
     let gateway = &gateway;

@@ -17,7 +17,7 @@ use http::Method;
 use http::request::Parts as Head;
 use http_body::Frame;
 use http_body_util::StreamBody;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use waypost_hub::limit::Permit;
@@ -30,6 +30,7 @@ use crate::admit;
 use crate::answer;
 use crate::encode::{self, Pieces};
 use crate::event::{Finish, OpenStream};
+use crate::in_flight::MOST_CALLS;
 use crate::legacy::event;
 use crate::legacy::sessions::Sessions;
 use crate::media::{self, Wants};
@@ -52,6 +53,8 @@ pub(crate) struct Channel {
     outbox: Arc<Outbox>,
     /// `None` once the stream is over.
     pipe: Mutex<Option<Pipe>>,
+    /// Places for requests that wait until the client reads.
+    waiting: Semaphore,
     unanswered: TaskTracker,
     over: CancellationToken,
 }
@@ -147,6 +150,8 @@ async fn take(
     let body = admit::read(body, parts, head).await?;
     let message = admit::parse(&body, parts.json_depth)?;
     if let Message::Request(_) = &message {
+        let waits = channel.waiting.try_acquire();
+        let _waits = waits.map_err(|_| Refusal::StreamFull)?;
         channel.outbox.room_for_more().await;
     }
     let mut pipe = channel.pipe.lock().await;
@@ -188,6 +193,7 @@ impl Channel {
             outbox,
             unanswered: pipe.unanswered().clone(),
             pipe: Mutex::new(Some(pipe)),
+            waiting: Semaphore::new(MOST_CALLS),
             over: CancellationToken::new(),
         });
         sessions

@@ -374,6 +374,17 @@ async fn r55_a_client_that_does_not_read_makes_its_requests_and_servers_wait() {
         address,
         mut stream,
     } = client;
+    // So many may wait, and who comes then hears of it.
+    let waiting = (10_000..10_300).map(|id| {
+        let body = request(id, "ping", &json!({})).to_string();
+        timeout(SOON, post(&router, &address, body))
+    });
+    let waited = futures_util::future::join_all(waiting).await;
+    let refused: Vec<_> = waited.iter().flatten().collect();
+    assert_eq!(refused.len(), 300 - 256);
+    for answer in refused {
+        assert_eq!(answer.refusal(), (503, -32603));
+    }
     let late = post(
         &router,
         &address,
