@@ -100,7 +100,7 @@ async fn r75_the_end_of_a_stream_cancels_its_calls_at_the_server(way: Way) {
 }
 
 #[tokio::test]
-async fn r41_a_call_on_a_stream_is_answered_before_the_daemon_ends() {
+async fn r42_a_call_on_a_stream_is_answered_before_the_daemon_ends() {
     let stage = Stage::with(Way::Http, ON).await;
     let peer = connect(OLD, &stage.gateway).await;
     let args = json!({ "seconds": 1, "label": "last" });

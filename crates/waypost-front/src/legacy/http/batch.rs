@@ -21,6 +21,7 @@ use crate::answer;
 use crate::encode::{self, Pieces};
 use crate::event::Finish;
 use crate::legacy::body::RingBody;
+use crate::legacy::place::Marks;
 use crate::legacy::ring::{Reader, Ring};
 use crate::legacy::serve::{self, Incoming};
 use crate::legacy::session::Hold;
@@ -75,7 +76,10 @@ pub(crate) async fn answer(
         };
     }
     let body = RingBody::new(reader, parts.keep_alive);
-    stream(body, &hold, |session, ring| session.expose(ring))
+    let session = hold.session();
+    // Of several that are lost no id could tell the client.
+    let marks = Marks::new(session.mark, session.expose(body.ring()), None);
+    stream(body, &hold, marks)
 }
 
 impl Post<'_> {
