@@ -128,6 +128,26 @@ async fn what_a_client_posts_is_answered_on_its_stream_whatever_the_version() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r45_a_stream_is_a_session_where_others_get_none() {
+    let stateless = |parts: &mut waypost_front::legacy::SessionParts| {
+        parts.stateless = [View::All].into();
+    };
+    let front = front_with(asks, stateless).with_sse();
+    let mut client = Client::open(&front.router, OLD, &json!({ "elicitation": {} })).await;
+    client.send(&call(1)).await;
+    assert_eq!(client.message().await["method"], "elicitation/create");
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_are_none_of_a_stream() {
+    let front = front(|_| Ok(text("ok"))).with_sse();
+    let client = Client::open(&front.router, "2025-03-26", &json!({})).await;
+    let answer = client.post(json!([call(1)]).to_string()).await;
+    assert_eq!(answer.refusal(), (400, -32600));
+    assert!(answer.text.contains("batches are not supported"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn below_the_path_is_the_endpoint_of_one_upstream() {
     let front = front(|_| Ok(text("ok"))).with_sse();
     let mut client = Client::connect(&front.router, "/sse/builds").await;
