@@ -158,23 +158,13 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
         principal,
         view,
     };
-    match (door, &parts.sessions) {
-        (Door::Mcp, _) => mcp(parts, asker, &head, body, finish).await,
-        (Door::Sse, Some(sessions)) => legacy::sse::open(parts, sessions, &asker, &head, finish),
-        (Door::Messages, Some(sessions)) => {
-            let answer = legacy::sse::message(parts, sessions, asker, &head, body, finish);
-            Box::pin(answer).await
-        }
-        // Not routed to without.
-        (Door::Sse | Door::Messages, None) => answer::nothing_here(&Refusal::NoSuchPath),
+    if door != Door::Mcp {
+        return Box::pin(sse(parts, door, asker, &head, body, finish)).await;
     }
-}
-
-async fn mcp(parts: &Parts, asker: Asker, head: &Head, body: Body, mut finish: Finish) -> Response {
     let admitted = match (&head.method, &parts.sessions) {
-        (&Method::POST, _) => admit::admit(parts, head, body).await,
+        (&Method::POST, _) => admit::admit(parts, &head, body).await,
         (&Method::GET | &Method::DELETE, Some(sessions)) => {
-            let answer = legacy::stream_or_end(parts, sessions, asker, head, finish);
+            let answer = legacy::stream_or_end(parts, sessions, asker, &head, finish);
             return Box::pin(answer).await;
         }
         _ => Err(Refused::from(Refusal::NotPost)),
@@ -191,16 +181,37 @@ async fn mcp(parts: &Parts, asker: Asker, head: &Head, body: Body, mut finish: F
         Ok(Admitted::Request(admission)) => modern::answer(parts, asker, *admission, finish).await,
         Ok(Admitted::Legacy(message)) => match &parts.sessions {
             Some(sessions) => {
-                let answer = legacy::message(parts, sessions, asker, head, *message, finish);
+                let answer = legacy::message(parts, sessions, asker, &head, *message, finish);
                 Box::pin(answer).await
             }
             // Not admitted without.
             None => answer::refused(&Refusal::NotPost.into()),
         },
         Ok(Admitted::Batch(batch)) => match &parts.sessions {
-            Some(sessions) => legacy::batch(parts, sessions, &asker, head, batch, finish).await,
+            Some(sessions) => {
+                let answer = legacy::batch(parts, sessions, &asker, &head, batch, finish);
+                Box::pin(answer).await
+            }
             None => answer::refused(&Refusal::NotPost.into()),
         },
+    }
+}
+
+async fn sse(
+    parts: &Parts,
+    door: Door,
+    asker: Asker,
+    head: &Head,
+    body: Body,
+    finish: Finish,
+) -> Response {
+    match &parts.sessions {
+        Some(sessions) if door == Door::Sse => {
+            legacy::sse::open(parts, sessions, &asker, head, finish)
+        }
+        Some(sessions) => legacy::sse::message(parts, sessions, asker, head, body, finish).await,
+        // Not routed to without.
+        None => answer::nothing_here(&Refusal::NoSuchPath),
     }
 }
 
