@@ -111,7 +111,7 @@ async fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
     for peer in peers {
         let steps = json!([
             { "ask": "elicitation/create" }, { "wait": "go" }, { "take_back": 1 },
-            { "ask": "roots/list" }, { "wait": "go" }, { "take_back": 1 },
+            { "ask": "sampling/createMessage" }, { "wait": "go" }, { "take_back": 1 },
         ]);
         let mut begun = run(&peer, steps).await;
         assert_eq!(says_nothing(&peer, &mut begun).await, (2, 2), "{peer:?}");
@@ -148,14 +148,14 @@ async fn questions_of_one_call_are_answered_one_by_one() {
     let (peers, _gateway) = clients().await;
     for peer in peers {
         let steps = json!([
-            { "ask": "elicitation/create" }, { "ask": "roots/list" }, { "answer": 1 },
+            { "ask": "elicitation/create" }, { "ask": "sampling/createMessage" }, { "answer": 1 },
             { "ask": "sampling/createMessage" }, { "answer": 1 }, { "answer": 1 },
         ]);
         let outcome = outcome(&peer, steps, Answers::usual()).await;
         let answers: Value = serde_json::from_str(outcome.text()).unwrap();
         assert_eq!(answers[0]["action"], "accept");
         assert!(
-            answers[1]["roots"].is_array() && answers[2]["content"].is_object(),
+            answers[1]["content"].is_object() && answers[2]["content"].is_object(),
             "{answers}"
         );
     }
