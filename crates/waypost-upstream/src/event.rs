@@ -1,6 +1,6 @@
 //! What this crate logs and counts: one type per event.
 
-use crate::fault::{Exit, How};
+use crate::fault::{Exit, Fault, How};
 
 /// A server sent something that nobody here waits for.
 #[derive(Debug)]
@@ -21,6 +21,31 @@ impl Ignored<'_> {
             "upstream" => (*upstream).to_owned(), "reason" => *reason
         )
         .increment(1);
+    }
+}
+
+/// A server did not take a message that is no request of a call.
+#[derive(Debug)]
+pub(crate) struct Untold<'a> {
+    pub(crate) upstream: &'a str,
+    pub(crate) fault: &'a Fault,
+    /// A call waited for the server to have it, and fails.
+    pub(crate) of_call: bool,
+}
+
+impl Untold<'_> {
+    /// Writes the log line of this event; nothing else does.
+    pub(crate) fn emit(&self) {
+        let Self {
+            upstream,
+            fault,
+            of_call,
+        } = self;
+        if *of_call {
+            tracing::warn!(upstream, %fault, "the server did not take an answer; its call fails");
+        } else {
+            tracing::debug!(upstream, %fault, "the server did not take a message");
+        }
     }
 }
 

@@ -65,6 +65,15 @@ pub enum Fault {
     /// Waypost is stopping, or has let go of this upstream.
     #[error("stopping")]
     Stopping,
+    /// The same during a call, which may have run.
+    #[error("stopped while the call was open; it may have run")]
+    Stopped,
+    /// The session went while a call was open in it, which may have run.
+    #[error("lost the session while the call was open; it may have run")]
+    Forgotten,
+    /// It did not take what the call waits for it to have: an answer to its question.
+    #[error("did not take the answer to its question: {0}")]
+    Untold(Arc<str>),
     /// A child that has answered before does not.
     #[error("did not answer `server/discover` within {0:?}, it is being restarted")]
     Silent(Duration),
@@ -166,6 +175,15 @@ impl Fault {
         Self::Exited { exit, sent: true }
     }
 
+    /// The same for a request that was `sent`: what ends all that is open says nothing of it.
+    pub(crate) fn of_request(self, sent: bool) -> Self {
+        match self {
+            Self::Stopping if sent => Self::Stopped,
+            Self::Forgotten if !sent => Self::SessionLost,
+            other => other,
+        }
+    }
+
     /// Whether the server certainly did not execute the call.
     pub fn not_executed(&self) -> bool {
         match self {
@@ -194,6 +212,9 @@ impl Fault {
             | Self::ResultType
             | Self::Refused { .. }
             | Self::Exited { sent: true, .. }
+            | Self::Stopped
+            | Self::Forgotten
+            | Self::Untold(_)
             | Self::Silent(_)
             | Self::Late(_)
             | Self::Overflow
@@ -208,7 +229,9 @@ impl Fault {
             | Self::Exited { .. }
             | Self::NotRunning(_)
             | Self::Stopping
+            | Self::Stopped
             | Self::SessionLost
+            | Self::Forgotten
             | Self::Overflow => Kind::Unavailable,
             Self::Silent(_) | Self::Late(_) => Kind::Timeout,
             Self::Sessions { .. } => Kind::Throttled,
@@ -229,6 +252,7 @@ impl Fault {
             | Self::NoSession { .. }
             | Self::Version
             | Self::Refused { .. }
+            | Self::Untold(_)
             | Self::Endpoint(_) => Kind::BadUpstream,
             Self::NoCertificates | Self::Header { .. } | Self::Unheard => Kind::Internal,
         }

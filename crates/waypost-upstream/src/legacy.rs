@@ -1,7 +1,8 @@
 //! Servers of the session era, as servers that answer stateless calls.
 //!
 //! [`upstream`] is what the rest of the crate holds. [`pool`] keeps the sessions, [`key`] says who
-//! shares one, [`session`] and [`handshake`] are one of them. [`table`] knows whose an answer is,
+//! shares one, [`session`] and [`handshake`] are one of them, [`telling`] what it says unasked.
+//! [`table`] knows whose an answer is,
 //! [`exchange`] and [`legs`] are one call, [`drive`] carries it through; [`question`] and
 //! [`parked`] are what the server asks meanwhile, [`repeats`] answers that were lost on the way,
 //! [`url_mode`] what the server wants done first.
@@ -31,6 +32,7 @@ mod repeats;
 mod session;
 mod table;
 mod tasks;
+mod telling;
 mod translate;
 mod upstream;
 mod url_mode;

@@ -93,8 +93,7 @@ impl Drive {
                             return Sent::Lost;
                         }
                         Err(fault) => {
-                            session.table.failed(id, &fault);
-                            exchange.fail(fault);
+                            exchange.fail(session.table.failed(id, fault));
                         }
                     }
                 }
@@ -104,7 +103,9 @@ impl Drive {
                     Need::Gather => {
                         let told = exchange.answer_foreseen(&mut foreseen);
                         let responses = told.iter().filter_map(Answered::response);
-                        responses.for_each(|response| session.table.say(response));
+                        responses.for_each(|response| {
+                            session.table.say_of(Some(exchange), response);
+                        });
                         if told.is_empty() {
                             state = self.show(session, state.take());
                         }
@@ -180,7 +181,7 @@ impl Drive {
         }
         session.table.close(id);
         session.table.rehome(self.exchange.take_all());
-        session.table.cancel(id);
+        session.table.cancel(id, Some(&self.exchange));
     }
 }
 

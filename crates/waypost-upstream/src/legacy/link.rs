@@ -38,6 +38,12 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
     /// As [`Link::request`].
     fn tell(&self, message: Bytes) -> BoxFuture<'_, Result<(), Fault>>;
 
+    /// How many messages [`Link::tell`] may be given at once; one where their order is the
+    /// channel's.
+    fn side_by_side(&self) -> usize {
+        1
+    }
+
     /// The server has answered `initialize` with this version: goes into headers from now on.
     fn agreed(&self, protocol: &str);
 

@@ -6,7 +6,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, oneshot, watch};
 use tokio::time::{sleep_until, timeout};
@@ -28,6 +27,7 @@ use super::link::{Dial, Link};
 use super::pool::Pool;
 use super::table::Table;
 use super::tasks::Results;
+use super::telling::tell_all;
 use crate::ear::Ear as _;
 use crate::fault::Fault;
 use crate::flight::Opened;
@@ -37,9 +37,6 @@ const ASIDE: Duration = Duration::from_secs(5);
 
 /// How long a call waits for the server to log what it wants.
 const LOGS_WITHIN: Duration = Duration::from_millis(500);
-
-/// How long the server may take to accept what is told to it.
-const TOLD_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long calls may go on after Waypost was told to stop, or after the server has forgotten
 /// the session.
@@ -112,7 +109,7 @@ impl Session {
             let shaken = tokio::select! {
                 shaken = handshake::shake(&table, &*link, &opening.hello) => shaken,
                 // The server may ask whether we are there.
-                never = tell_all(&table, &*link) => match never {},
+                never = tell_all(&table, &*link, || ()) => match never {},
             };
             Ok((link, shaken?))
         };
@@ -143,20 +140,27 @@ impl Session {
         let (idle, released, pool) = (opening.idle, opening.released, opening.pool);
         let roots = opening.roots;
         opening.tasks.spawn(|stop| async move {
-            let attending = async {
+            let living = async {
                 tokio::select! {
                     () = attended.attend(&stop, idle, &released) => {}
                     never = attended.speak_for_client(roots) => match never {},
+                }
+                attended.leave(&pool);
+                attended.settle().await;
+            };
+            let attending = async {
+                tokio::select! {
+                    () = living => {}
+                    never = tell_all(&attended.table, &*attended.link, || attended.retire()) => {
+                        match never {}
+                    }
                 }
             };
             // Whoever waits for the session must learn that it goes, also when that failed inside.
             if AssertUnwindSafe(attending).catch_unwind().await.is_err() {
                 attended.lost.cancel();
                 attended.table.gone(&Fault::Unheard);
-            }
-            attended.closing.cancel();
-            if let Some(pool) = pool.upgrade() {
-                pool.ended(&attended);
+                attended.leave(&pool);
             }
             attended.end().await;
         });
@@ -289,7 +293,7 @@ impl Session {
         }
     }
 
-    /// Sends what is to be told, until the session is over.
+    /// Resolves when the session is over.
     async fn attend(
         &self,
         stop: &CancellationToken,
@@ -304,7 +308,6 @@ impl Session {
             drop(timeout(GRACE, self.table.idle()).await);
         };
         tokio::select! {
-            never = tell_all(&self.table, &*self.link) => match never {},
             () = self.table.went() => self.lost.cancel(),
             () = self.closing.cancelled() => {}
             () = released.cancelled() => {}
@@ -340,12 +343,28 @@ impl Session {
         std::future::pending().await
     }
 
-    async fn end(&self) {
+    /// Nothing begins in it any more.
+    fn leave(self: &Arc<Self>, pool: &Weak<Pool>) {
+        self.closing.cancel();
+        if let Some(pool) = pool.upgrade() {
+            pool.ended(self);
+        }
+    }
+
+    /// What is open when the server has forgotten it may still come to its end.
+    async fn settle(&self) {
         if self.is_lost() {
             drop(timeout(GRACE, self.table.idle()).await);
         }
+    }
+
+    async fn end(&self) {
         self.link.close().await;
-        self.table.gone(&Fault::Stopping);
+        let forgotten = self.is_lost() || self.retiring.is_cancelled();
+        self.table.gone(&match forgotten {
+            true => Fault::Forgotten,
+            false => Fault::Stopping,
+        });
         self.closed.cancel();
     }
 
@@ -413,14 +432,5 @@ struct Place<'a>(&'a Table, u64);
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.0.close(self.1);
-    }
-}
-
-/// Sends what is queued, one at a time and in order.
-async fn tell_all(table: &Table, link: &dyn Link) -> Infallible {
-    loop {
-        let message: Bytes = table.outbox.next().await;
-        // A server that does not take it will ask again or give up.
-        drop(timeout(TOLD_WITHIN, link.tell(message)).await);
     }
 }

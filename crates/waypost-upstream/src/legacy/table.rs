@@ -24,7 +24,7 @@ use waypost_wire::raw::Raw;
 use super::aim::{Audience, Nobody, target};
 use super::exchange::Exchange;
 use super::listeners::Listeners;
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Word};
 use super::outside::Outside;
 use super::pool::Pool;
 use super::question::Whose;
@@ -187,12 +187,31 @@ impl Table {
         self.ended.notify_waiters();
     }
 
-    /// There will be no answer for `id`. After some faults the server may be at work on it.
-    pub(crate) fn failed(&self, id: u64, fault: &Fault) {
+    /// There will be no answer for `id`, and this is why. After some faults the server may be at
+    /// work on it.
+    pub(crate) fn failed(&self, id: u64, fault: Fault) -> Fault {
+        let sent = self.state().sent.contains(&id);
         match fault {
             Fault::Closed | Fault::NoEnd | Fault::Late(_) => self.close(id),
             _ => self.forget(id),
         }
+        fault.of_request(sent)
+    }
+
+    /// Takes out a call that is still open, whose answer may still come.
+    pub(super) fn withdraw_call(&self, call: &Arc<Exchange>) -> Option<u64> {
+        let mut state = self.state();
+        let mut open = state.open.iter();
+        let id = open.find_map(|(id, other)| Arc::ptr_eq(call, other).then_some(*id))?;
+        state.give_up(id);
+        drop(state);
+        self.ended.notify_waiters();
+        Some(id)
+    }
+
+    /// The upstream's name.
+    pub(super) fn upstream(&self) -> &str {
+        &self.upstream
     }
 
     /// A call waits for its caller from now on.
@@ -216,15 +235,18 @@ impl Table {
         state.open.is_empty().then_some(state.used)
     }
 
-    /// Tells the server to stop working on `id`.
-    pub(crate) fn cancel(&self, id: u64) {
+    /// Tells the server to stop working on `id`, after what it is told of this call before.
+    pub(crate) fn cancel(&self, id: u64, call: Option<&Arc<Exchange>>) {
         let params: Object = [
             ("requestId", Raw::from_serialize(&id)),
             ("reason", Raw::string("the caller has gone")),
         ]
         .into_iter()
         .collect();
-        self.say(message::encode_notification(method::CANCELLED, &params));
+        self.say_of(
+            call,
+            message::encode_notification(method::CANCELLED, &params),
+        );
     }
 
     /// Refuses a question of the server's.
@@ -233,9 +255,21 @@ impl Table {
         self.say(message::encode_error(Some(id), &error));
     }
 
+    /// Refuses a question that was asked in this call, which fails when the server does not hear.
+    fn refuse_in(&self, call: &Arc<Exchange>, id: &Id, code: i64, why: &str) {
+        let error = ErrorObject::new(code, why);
+        self.say_of(Some(call), message::encode_error(Some(id), &error));
+    }
+
     /// Queues a message that is no request of ours.
     pub(crate) fn say(&self, message: Bytes) {
-        if !self.outbox.put(message) {
+        self.say_of(None, message);
+    }
+
+    /// The same of a call, which fails when the server does not take it.
+    pub(crate) fn say_of(&self, call: Option<&Arc<Exchange>>, message: Bytes) {
+        let about = call.cloned();
+        if !self.outbox.put(Word { message, about }) {
             self.ignore("outbox_full");
         }
     }
@@ -468,7 +502,9 @@ impl Ear for Table {
 
     fn gone(&self, fault: &Fault) {
         let mut state = self.state();
-        state.gone.get_or_insert_with(|| fault.clone());
+        state
+            .gone
+            .get_or_insert_with(|| fault.clone().of_request(false));
         // A session that the server has forgotten has no common channel that broke: each request
         // in flight learns for itself whether it ran.
         let (open, plain) = if matches!(fault, Fault::SessionLost) {
@@ -479,12 +515,14 @@ impl Ear for Table {
                 std::mem::take(&mut state.plain),
             )
         };
+        let sent = state.sent.clone();
         drop(state);
-        for exchange in open.into_values() {
-            exchange.fail(fault.clone());
+        let fault_of = |id| fault.clone().of_request(sent.contains(&id));
+        for (id, exchange) in open {
+            exchange.fail(fault_of(id));
         }
-        for answer in plain.into_values() {
-            drop(answer.send(Err(fault.clone())));
+        for (id, answer) in plain {
+            drop(answer.send(Err(fault_of(id))));
         }
         self.outside.clear();
         self.listeners.end(fault);

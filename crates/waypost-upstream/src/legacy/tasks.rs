@@ -204,7 +204,7 @@ pub(crate) async fn answer(
         if let Some(waits) = session.results.of(&task) {
             for told in waits.answer(&responses.unwrap_or_default()) {
                 if let Some(response) = told.response() {
-                    session.table.say(response);
+                    session.table.say_of(Some(&waits), response);
                 }
             }
         }
@@ -308,8 +308,7 @@ async fn wait_for(session: &Session, exchange: &Arc<Exchange>, task: &str) {
     let params = Object::from_iter([("taskId", Raw::string(task))]);
     let request = message::encode_request(&Id::number(id), RESULT, &params);
     if let Err(fault) = session.link.request(id, request).await {
-        session.table.failed(id, &fault);
-        exchange.fail(fault);
+        exchange.fail(session.table.failed(id, fault));
     }
 }
 

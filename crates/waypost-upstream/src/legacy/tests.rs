@@ -5,4 +5,5 @@ mod ended_tasks;
 mod kit;
 mod life;
 mod questions;
+mod telling;
 mod whose;

@@ -229,7 +229,7 @@ impl Legacy {
         let (told, outlet) = waiting.exchange.resume(call);
         for answer in &told {
             if let Some(response) = answer.response() {
-                waiting.table.say(response);
+                waiting.table.say_of(Some(&waiting.exchange), response);
             }
         }
         if let Some(visits) = Visits::of(&told) {

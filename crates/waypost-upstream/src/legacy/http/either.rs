@@ -11,7 +11,7 @@ use waypost_hub::upstream::BoxFuture;
 use super::endpoint::EndpointFault;
 use super::sse::Sse;
 use super::streamable::Streamable;
-use super::wire::Wire;
+use super::wire::{SIDE_BY_SIDE, Wire};
 use crate::ear::SharedEar;
 use crate::event::TransportChosen;
 use crate::fault::Fault;
@@ -101,6 +101,10 @@ impl Link for Either {
 
     fn tell(&self, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
         self.link().tell(message)
+    }
+
+    fn side_by_side(&self) -> usize {
+        SIDE_BY_SIDE
     }
 
     fn agreed(&self, protocol: &str) {

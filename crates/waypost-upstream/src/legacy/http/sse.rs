@@ -17,7 +17,7 @@ use super::endpoint::EndpointFault;
 use super::hearing;
 use super::lost;
 use super::place::Place;
-use super::wire::{PROTOCOL_VERSION, Wire, dismissed, version_header};
+use super::wire::{PROTOCOL_VERSION, SIDE_BY_SIDE, Wire, dismissed, version_header};
 use crate::ear::SharedEar;
 use crate::fault::Fault;
 use crate::http::answer;
@@ -93,6 +93,10 @@ impl Link for Sse {
         let session = Arc::clone(&self.session);
         let work = async move { session.post(None, message).await };
         Box::pin(self.session.wire.on_control(work))
+    }
+
+    fn side_by_side(&self) -> usize {
+        SIDE_BY_SIDE
     }
 
     fn agreed(&self, protocol: &str) {

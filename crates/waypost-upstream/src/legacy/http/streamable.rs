@@ -21,7 +21,7 @@ use super::hearing;
 use super::lost;
 use super::place::Place;
 use super::standing::transient;
-use super::wire::{PROTOCOL_VERSION, SESSION_ID, Wire, dismissed, version_header};
+use super::wire::{PROTOCOL_VERSION, SESSION_ID, SIDE_BY_SIDE, Wire, dismissed, version_header};
 use crate::ear::{Heard, SharedEar};
 use crate::fault::Fault;
 use crate::http::answer::{self, BodyKind};
@@ -108,6 +108,10 @@ impl Link for Streamable {
         let session = Arc::clone(&self.session);
         let work = async move { session.tell(message).await };
         Box::pin(self.session.wire.on_control(work))
+    }
+
+    fn side_by_side(&self) -> usize {
+        SIDE_BY_SIDE
     }
 
     fn agreed(&self, protocol: &str) {

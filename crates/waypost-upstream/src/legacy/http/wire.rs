@@ -34,6 +34,10 @@ pub(super) const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event
 /// header).
 const VERSION_HEADER_SINCE: &str = "2025-06-18";
 
+/// How many messages that are no requests are posted at once: a server that is slow to take one
+/// holds up few others.
+pub(super) const SIDE_BY_SIDE: usize = 16;
+
 /// How long calls may go on after Waypost was told to stop.
 const GRACE: Duration = Duration::from_secs(15);
 

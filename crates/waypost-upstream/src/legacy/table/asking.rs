@@ -1,5 +1,7 @@
 //! Whom a server's questions are put to.
 
+use std::sync::Arc;
+
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::message::{self, Request};
@@ -94,7 +96,7 @@ impl Table {
         Question::undeclared(&request.method, &request.params, &self.declared).is_none()
     }
 
-    pub(super) fn put_to(&self, call: &Exchange, mut request: Request, whose: Whose) {
+    pub(super) fn put_to(&self, call: &Arc<Exchange>, mut request: Request, whose: Whose) {
         tasks::unrelate(&mut request.params);
         let id = request.id.clone();
         match call.ask(request, whose, &self.declared) {
@@ -104,12 +106,12 @@ impl Table {
                 let names: Vec<_> = missing.as_object().into_iter().flatten().collect();
                 let name = names.first().map_or("", |(name, _)| name);
                 let why = format!("the client of this call does not support `{name}`");
-                self.refuse(&id, code::METHOD_NOT_FOUND, &why);
+                self.refuse_in(call, &id, code::METHOD_NOT_FOUND, &why);
             }
             Err(Unasked::TooMany) => {
                 self.ignore("question");
                 let why = "too many questions of this call wait for an answer";
-                self.refuse(&id, code::INTERNAL_ERROR, why);
+                self.refuse_in(call, &id, code::INTERNAL_ERROR, why);
             }
             Err(Unasked::Over) => {
                 self.ignore("question");

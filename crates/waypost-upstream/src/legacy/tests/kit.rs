@@ -1,6 +1,7 @@
 //! A server that a test plays.
 
 use std::collections::VecDeque;
+use std::future::{pending, ready};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,6 +48,8 @@ struct Inner {
     outcomes: Mutex<VecDeque<Fault>>,
     dialled: AtomicUsize,
     told: tokio::sync::Notify,
+    /// Answers that it does not take: it fails so, or never says anything.
+    refused: Mutex<Vec<(String, Option<Fault>)>>,
 }
 
 /// One session.
@@ -66,6 +69,7 @@ impl Played {
             outcomes: Mutex::default(),
             dialled: AtomicUsize::new(0),
             told: tokio::sync::Notify::new(),
+            refused: Mutex::default(),
         }))
     }
 
@@ -77,6 +81,12 @@ impl Played {
     /// The next request fails so.
     pub(super) fn fails(&self, fault: Fault) {
         self.0.outcomes.lock().unwrap().push_back(fault);
+    }
+
+    /// It does not take the answer to this question: it fails so, or waits for ever.
+    pub(super) fn refuses(&self, question: &str, fault: Option<Fault>) {
+        let refused = (question.to_owned(), fault);
+        self.0.refused.lock().unwrap().push(refused);
     }
 
     pub(super) fn dialled(&self) -> usize {
@@ -129,7 +139,7 @@ impl Dial for Played {
         });
         self.0.sessions.lock().unwrap().push(Arc::clone(&line));
         let link = Arc::new(Shared(line));
-        Box::pin(std::future::ready(Ok(link as Arc<dyn Link>)))
+        Box::pin(ready(Ok(link as Arc<dyn Link>)))
     }
 }
 
@@ -218,7 +228,17 @@ impl Link for Shared {
     fn tell(&self, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
         let told = self.0.told(&message);
         assert_ne!(told["id"], PANIC, "told so");
-        Box::pin(std::future::ready(Ok(())))
+        let refused = self.0.server.0.refused.lock().unwrap();
+        let refused = refused.iter().find(|(id, _)| told["id"] == **id);
+        match refused.map(|(_, fault)| fault.clone()) {
+            None => Box::pin(ready(Ok(()))),
+            Some(Some(fault)) => Box::pin(ready(Err(fault))),
+            Some(None) => Box::pin(pending()),
+        }
+    }
+
+    fn side_by_side(&self) -> usize {
+        4
     }
 
     fn agreed(&self, _: &str) {}
@@ -226,7 +246,7 @@ impl Link for Shared {
     fn close(&self) -> BoxFuture<'_, ()> {
         self.0.closed.store(true, Ordering::SeqCst);
         self.0.server.0.told.notify_waiters();
-        Box::pin(std::future::ready(()))
+        Box::pin(ready(()))
     }
 }
 

@@ -1,0 +1,135 @@
+//! Tells a server what is no request, and sees that it takes it.
+//!
+//! Over HTTP each message has a request of its own, and one that the server is slow to take holds
+//! up only what belongs to the same call. A pipe has one order for all.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{sleep, timeout};
+
+use super::exchange::Exchange;
+use super::link::Link;
+use super::outbox::Word;
+use super::table::Table;
+use crate::event::Untold;
+use crate::fault::Fault;
+
+/// How long the server may take to accept what is told to it.
+const TOLD_WITHIN: Duration = Duration::from_secs(30);
+
+/// Before a message is sent once more that did not get through: none of them does anything twice.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// Sends what is queued, as much side by side as the link takes; `lost` is called when the server
+/// turns out to have forgotten the session.
+pub(crate) async fn tell_all(table: &Table, link: &dyn Link, lost: impl Fn()) -> Infallible {
+    let most = link.side_by_side();
+    let mut going = FuturesUnordered::new();
+    // What is being told of each call; and of none.
+    let mut about: Vec<Option<Arc<Exchange>>> = Vec::new();
+    loop {
+        let word = async {
+            if about.len() >= most {
+                return pending().await;
+            }
+            table.outbox.next(|word| may_go(word, &about, most)).await
+        };
+        tokio::select! {
+            word = word => {
+                about.push(word.about.clone());
+                going.push(tell(link, word));
+            }
+            Some((call, told)) = going.next(), if !going.is_empty() => {
+                let same = |other: &Option<Arc<Exchange>>| is_same(other.as_ref(), call.as_ref());
+                if let Some(at) = about.iter().position(same) {
+                    about.swap_remove(at);
+                }
+                if let Err(fault) = told {
+                    if matches!(fault, Fault::SessionLost) {
+                        lost();
+                    }
+                    table.untold(call.as_ref(), &fault);
+                }
+            }
+        }
+    }
+}
+
+/// What is said of one call goes in order. What is said of none must leave room for the rest.
+fn may_go(word: &Word, about: &[Option<Arc<Exchange>>], most: usize) -> bool {
+    match &word.about {
+        Some(call) => !about
+            .iter()
+            .any(|other| is_same(other.as_ref(), Some(call))),
+        None => about.iter().filter(|other| other.is_none()).count() < most.div_ceil(2),
+    }
+}
+
+fn is_same(one: Option<&Arc<Exchange>>, other: Option<&Arc<Exchange>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}
+
+type Told = (Option<Arc<Exchange>>, Result<(), Fault>);
+
+async fn tell(link: &dyn Link, word: Word) -> Told {
+    let Word { message, about } = word;
+    let told = timeout(TOLD_WITHIN, insist(link, message)).await;
+    (about, told.unwrap_or(Err(Fault::Late(TOLD_WITHIN))))
+}
+
+async fn insist(link: &dyn Link, message: Bytes) -> Result<(), Fault> {
+    for pause in PAUSES {
+        match link.tell(message.clone()).await {
+            Err(fault) if is_passing(&fault) => sleep(pause).await,
+            told => return told,
+        }
+    }
+    link.tell(message).await
+}
+
+/// Whether the message may get through the next time.
+fn is_passing(fault: &Fault) -> bool {
+    match fault {
+        Fault::Connect(_) | Fault::Closed => true,
+        Fault::Status { status, .. } => matches!(status, 408 | 425 | 429 | 502..=504),
+        _ => false,
+    }
+}
+
+impl Table {
+    /// The server did not take what it was told. A call that waits for the server to have it
+    /// would wait for ever; it may have run, so it is not sent again.
+    pub(super) fn untold(&self, call: Option<&Arc<Exchange>>, fault: &Fault) {
+        // Whether a server that was only slow has it, nobody knows.
+        let fails = !matches!(fault, Fault::Late(_));
+        let id = call
+            .filter(|_| fails)
+            .and_then(|call| self.withdraw_call(call));
+        Untold {
+            upstream: self.upstream(),
+            fault,
+            of_call: id.is_some(),
+        }
+        .emit();
+        let (Some(call), Some(id)) = (call, id) else {
+            return;
+        };
+        match fault {
+            Fault::SessionLost => call.fail(Fault::Forgotten),
+            fault => {
+                call.fail(Fault::Untold(fault.to_string().into()));
+                self.cancel(id, None);
+            }
+        }
+        self.rehome(call.take_left());
+    }
+}
