@@ -148,14 +148,7 @@ impl Session {
                 attended.leave(&pool);
                 attended.settle().await;
             };
-            let attending = async {
-                tokio::select! {
-                    () = living => {}
-                    never = tell_all(&attended.table, &*attended.link, || attended.retire()) => {
-                        match never {}
-                    }
-                }
-            };
+            let attending = attended.tell_while(living);
             // Whoever waits for the session must learn that it goes, also when that failed inside.
             if AssertUnwindSafe(attending).catch_unwind().await.is_err() {
                 attended.lost.cancel();
@@ -341,6 +334,14 @@ impl Session {
             }
         }
         std::future::pending().await
+    }
+
+    /// Tells the server what it is to be told, for as long as `living` goes on.
+    async fn tell_while(&self, living: impl Future<Output = ()>) {
+        tokio::select! {
+            () = living => {}
+            never = tell_all(&self.table, &*self.link, || self.retire()) => match never {},
+        }
     }
 
     /// Nothing begins in it any more.

@@ -6,25 +6,22 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::Session as ClientSession;
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::capability::ClientCapabilities;
-use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message::{self, Message, Notification, Outcome, Request};
 use waypost_wire::meta;
 use waypost_wire::method;
 use waypost_wire::object::Object;
-use waypost_wire::raw::Raw;
 
 use super::aim::{Audience, Nobody, target};
 use super::exchange::Exchange;
 use super::listeners::Listeners;
-use super::outbox::{Outbox, Word};
+use super::outbox::Outbox;
 use super::outside::Outside;
 use super::pool::Pool;
 use super::question::Whose;
@@ -235,45 +232,6 @@ impl Table {
         state.open.is_empty().then_some(state.used)
     }
 
-    /// Tells the server to stop working on `id`, after what it is told of this call before.
-    pub(crate) fn cancel(&self, id: u64, call: Option<&Arc<Exchange>>) {
-        let params: Object = [
-            ("requestId", Raw::from_serialize(&id)),
-            ("reason", Raw::string("the caller has gone")),
-        ]
-        .into_iter()
-        .collect();
-        self.say_of(
-            call,
-            message::encode_notification(method::CANCELLED, &params),
-        );
-    }
-
-    /// Refuses a question of the server's.
-    pub(crate) fn refuse(&self, id: &Id, code: i64, why: &str) {
-        let error = ErrorObject::new(code, why);
-        self.say(message::encode_error(Some(id), &error));
-    }
-
-    /// Refuses a question that was asked in this call, which fails when the server does not hear.
-    fn refuse_in(&self, call: &Arc<Exchange>, id: &Id, code: i64, why: &str) {
-        let error = ErrorObject::new(code, why);
-        self.say_of(Some(call), message::encode_error(Some(id), &error));
-    }
-
-    /// Queues a message that is no request of ours.
-    pub(crate) fn say(&self, message: Bytes) {
-        self.say_of(None, message);
-    }
-
-    /// The same of a call, which fails when the server does not take it.
-    pub(crate) fn say_of(&self, call: Option<&Arc<Exchange>>, message: Bytes) {
-        let about = call.cloned();
-        if !self.outbox.put(Word { message, about }) {
-            self.ignore("outbox_full");
-        }
-    }
-
     /// The answer to a call came after its caller had gone. A task that it made is nobody's.
     pub(crate) fn late(&self, outcome: &Outcome) {
         let Some(task) = tasks::made(outcome) else {
@@ -440,7 +398,7 @@ impl Table {
         true
     }
 
-    fn ignore(&self, reason: &'static str) {
+    pub(super) fn ignore(&self, reason: &'static str) {
         let upstream = &self.upstream;
         Ignored { upstream, reason }.emit();
     }

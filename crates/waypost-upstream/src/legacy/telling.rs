@@ -12,6 +12,12 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout};
+use waypost_wire::error::ErrorObject;
+use waypost_wire::id::Id;
+use waypost_wire::message;
+use waypost_wire::method;
+use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
 
 use super::exchange::Exchange;
 use super::link::Link;
@@ -106,6 +112,45 @@ fn is_passing(fault: &Fault) -> bool {
 }
 
 impl Table {
+    /// Tells the server to stop working on `id`, after what it is told of this call before.
+    pub(crate) fn cancel(&self, id: u64, call: Option<&Arc<Exchange>>) {
+        let params: Object = [
+            ("requestId", Raw::from_serialize(&id)),
+            ("reason", Raw::string("the caller has gone")),
+        ]
+        .into_iter()
+        .collect();
+        self.say_of(
+            call,
+            message::encode_notification(method::CANCELLED, &params),
+        );
+    }
+
+    /// Refuses a question of the server's.
+    pub(crate) fn refuse(&self, id: &Id, code: i64, why: &str) {
+        let error = ErrorObject::new(code, why);
+        self.say(message::encode_error(Some(id), &error));
+    }
+
+    /// Refuses a question that was asked in this call, which fails when the server does not hear.
+    pub(super) fn refuse_in(&self, call: &Arc<Exchange>, id: &Id, code: i64, why: &str) {
+        let error = ErrorObject::new(code, why);
+        self.say_of(Some(call), message::encode_error(Some(id), &error));
+    }
+
+    /// Queues a message that is no request of ours.
+    pub(crate) fn say(&self, message: Bytes) {
+        self.say_of(None, message);
+    }
+
+    /// The same of a call, which fails when the server does not take it.
+    pub(crate) fn say_of(&self, call: Option<&Arc<Exchange>>, message: Bytes) {
+        let about = call.cloned();
+        if !self.outbox.put(Word { message, about }) {
+            self.ignore("outbox_full");
+        }
+    }
+
     /// The server did not take what it was told. A call that waits for the server to have it
     /// would wait for ever; it may have run, so it is not sent again.
     pub(super) fn untold(&self, call: Option<&Arc<Exchange>>, fault: &Fault) {
