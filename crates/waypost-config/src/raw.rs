@@ -120,7 +120,7 @@ pub(crate) struct RawLimits {
     pub(crate) response_body: SizeText,
     /// How deep JSON from clients may nest.
     pub(crate) json_depth: usize,
-    /// Requests worked on at once; beyond it clients get an error at once. Open listen streams do not count.
+    /// Requests worked on at once; beyond it clients get an error at once. Open listen streams do not count, nor do answers, cancels and ends of sessions.
     pub(crate) in_flight: usize,
     /// Open listen streams; beyond it a new one is told to come back.
     pub(crate) listeners: usize,

@@ -24,6 +24,7 @@ use crate::Parts;
 use crate::era::{self, Era};
 use crate::headers;
 use crate::in_flight::MOST_CALLS;
+use crate::legacy::PING;
 use crate::media::{self, Wants};
 use crate::refusal::{BatchFault, Refusal, Refused};
 
@@ -136,6 +137,18 @@ fn message(
 }
 
 impl Admitted {
+    /// The id of a request that begins work.
+    pub(crate) fn begins(&self) -> Option<&Id> {
+        match self {
+            Self::Request(admission) => Some(&admission.id),
+            Self::Notification => None,
+            Self::Legacy(legacy) => match &legacy.message {
+                Message::Request(request) => (request.method != PING).then_some(&request.id),
+                Message::Notification(_) | Message::Response(..) => None,
+            },
+        }
+    }
+
     fn legacy(
         message: Message,
         meta: Result<Object, Malformed>,

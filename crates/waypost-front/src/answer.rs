@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use waypost_hub::error::CallError;
+use waypost_hub::limit::NoRoom;
 use waypost_hub::reply::End;
 use waypost_wire::header;
 use waypost_wire::id::Id;
@@ -37,11 +38,16 @@ pub(crate) fn refused(refused: &Refused) -> Response {
     let later = match refused.refusal {
         Refusal::TooManySessions => Some("30"),
         Refusal::NoMemory | Refusal::StreamFull => Some("5"),
+        Refusal::NoRoom => Some("1"),
         _ => None,
     };
     if let Some(later) = later {
         let later = HeaderValue::from_static(later);
         response.headers_mut().insert(RETRY_AFTER, later);
+    }
+    if refused.refusal == Refusal::NoRoom {
+        // Whoever counts says it in full.
+        response.extensions_mut().insert(NoRoom);
     }
     response
 }

@@ -30,6 +30,7 @@ pub(crate) mod sse;
 mod ticket;
 mod translate;
 
+pub(crate) use serve::PING;
 pub use sessions::{SessionParts, Sessions};
 
 pub(crate) use http::{batch, message, stream_or_end};

@@ -88,6 +88,9 @@ pub(crate) enum Refusal {
     /// Where the answer is no way to say so: it would come on the stream that is full.
     #[error("too many requests wait for the stream to be read")]
     StreamFull,
+    /// Only what makes room is taken.
+    #[error("too many requests at once")]
+    NoRoom,
 }
 
 /// A batch breaks its rules.

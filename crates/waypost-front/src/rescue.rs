@@ -50,7 +50,7 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
         Refusal::UnknownSession | Refusal::NoStream => {
             (StatusCode::NOT_FOUND, code::INVALID_REQUEST)
         }
-        Refusal::TooManySessions | Refusal::NoMemory | Refusal::StreamFull => {
+        Refusal::TooManySessions | Refusal::NoMemory | Refusal::NoRoom | Refusal::StreamFull => {
             (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR)
         }
         // Only ever of a session that is there.
@@ -110,6 +110,7 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
         Refusal::DuplicateId => "duplicate_id",
         Refusal::SessionBusy => "session_busy",
         Refusal::StreamFull => "stream_full",
+        Refusal::NoRoom => "in_flight",
     }
 }
 

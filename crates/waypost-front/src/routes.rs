@@ -14,6 +14,7 @@ use http::{Method, Request};
 use tower::Service;
 use uuid::Uuid;
 use waypost_hub::call::{Principal, View};
+use waypost_hub::limit::NoRoom;
 
 use crate::Parts;
 use crate::admit::{self, Admitted};
@@ -169,7 +170,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
         }
         _ => Err(Refused::from(Refusal::NotPost)),
     };
-    match admitted {
+    match make_room(&head, admitted) {
         Err(refused) => {
             finish.refused(&refused.refusal);
             answer::refused(&refused)
@@ -212,6 +213,17 @@ async fn sse(
         Some(sessions) => legacy::sse::message(parts, sessions, asker, head, body, finish).await,
         // Not routed to without.
         None => answer::nothing_here(&Refusal::NoSuchPath),
+    }
+}
+
+/// Lets nothing pass that begins work where there is no room for it.
+fn make_room(head: &Head, admitted: Result<Admitted, Refused>) -> Result<Admitted, Refused> {
+    match admitted {
+        Ok(admitted) if head.extensions.get::<NoRoom>().is_some() => match admitted.begins() {
+            Some(id) => Err(Refusal::NoRoom.to(id.clone())),
+            None => Ok(admitted),
+        },
+        admitted => admitted,
     }
 }
 

@@ -15,6 +15,11 @@ pub struct Limit {
 #[derive(Debug)]
 pub struct Permit(Arc<Limit>);
 
+/// Says of a request, and of the response to one, that it came when there was no room for more:
+/// only what makes room may be done for it. A response that says so stands for the refusal.
+#[derive(Clone, Copy, Debug)]
+pub struct NoRoom;
+
 impl Limit {
     /// A bound of `most`.
     pub fn new(most: usize) -> Arc<Self> {

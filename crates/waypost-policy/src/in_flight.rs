@@ -5,6 +5,11 @@
 //! response says that it is only listened to ([`Lasting`]): a thousand listeners that nothing
 //! happens for are no work. How many of those there may be is the hub's to say. Work that may
 //! outlive the response finds the permit among the request's extensions.
+//!
+//! Calls wait for what their clients answer, and are given up when those cancel them: where that
+//! were refused for want of room, nothing would ever make some. So what names a session passes on
+//! when there is none ([`NoRoom`]), up to a bound of its own, and whoever reads it does only what
+//! begins no work.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,18 +23,24 @@ use pin_project_lite::pin_project;
 use serde_json::json;
 use tower::{Layer, Service};
 use waypost_hub::error::Kind;
-use waypost_hub::limit::{Limit, Permit};
+use waypost_hub::limit::{Limit, NoRoom, Permit};
 use waypost_hub::reply::Lasting;
 use waypost_wire::code;
+use waypost_wire::header::SESSION_ID;
 
 use crate::event::RequestRefused;
 use crate::refuse;
+
+/// Messages of sessions that are read at once while there is no room: they are small and take no
+/// time.
+const SPARE: usize = 64;
 
 /// Answers 503 at once while `limit` requests are in flight. All services made by clones of one
 /// layer share the limit.
 #[derive(Clone, Debug)]
 pub struct InFlightLayer {
     limit: Arc<Limit>,
+    spare: Arc<Limit>,
 }
 
 /// The service that [`InFlightLayer`] makes.
@@ -37,6 +48,7 @@ pub struct InFlightLayer {
 pub struct InFlight<S> {
     inner: S,
     limit: Arc<Limit>,
+    spare: Arc<Limit>,
 }
 
 pin_project! {
@@ -67,6 +79,7 @@ impl InFlightLayer {
     pub fn new(limit: usize) -> Self {
         Self {
             limit: Limit::new(limit),
+            spare: Limit::new(SPARE),
         }
     }
 }
@@ -78,6 +91,7 @@ impl<S> Layer<S> for InFlightLayer {
         InFlight {
             inner,
             limit: Arc::clone(&self.limit),
+            spare: Arc::clone(&self.spare),
         }
     }
 }
@@ -99,10 +113,13 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Over the limit the answer comes at once: a queue would only hide the overload.
-        let permit = self.limit.permit().map(Arc::new);
+        let mut permit = self.limit.permit().map(Arc::new);
         if let Some(permit) = &permit {
             // For what goes on after its client has left.
             request.extensions_mut().insert(Arc::clone(permit));
+        } else if request.headers().contains_key(SESSION_ID) {
+            permit = self.spare.permit().map(Arc::new);
+            request.extensions_mut().insert(NoRoom);
         }
         InFlightFuture {
             inner: permit.is_some().then(|| self.inner.call(request)),
@@ -123,7 +140,10 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let response = match this.inner.as_pin_mut() {
-            Some(inner) => ready!(inner.poll(cx))?,
+            Some(inner) => match ready!(inner.poll(cx))? {
+                refused if refused.extensions().get::<NoRoom>().is_some() => overloaded(),
+                response => response,
+            },
             None => overloaded(),
         };
         let mut permit = this.permit.take();
@@ -246,6 +266,40 @@ mod tests {
             open.push(send().await);
         }
         assert!(open.iter().all(|response| response.status() == 200));
+    }
+
+    #[tokio::test]
+    async fn what_is_of_a_session_passes_without_room_and_is_refused_when_it_begins_work() {
+        let layer = InFlightLayer::new(1);
+        let send = async |named: bool, begins: bool| {
+            let inner = service_fn(move |request: Request<()>| async move {
+                let no_room = request.extensions().get::<NoRoom>().copied();
+                assert!(no_room.is_none() || request.extensions().get::<Arc<Permit>>().is_none());
+                let mut response = Response::new(Full::<Bytes>::from("served"));
+                if let Some(no_room) = no_room.filter(|_| begins) {
+                    response.extensions_mut().insert(no_room);
+                }
+                Ok::<_, Infallible>(response)
+            });
+            let mut request = Request::new(());
+            if named {
+                let id = HeaderValue::from_static("s");
+                request.headers_mut().insert(SESSION_ID, id);
+            }
+            layer.layer(inner).oneshot(request).await.unwrap()
+        };
+        let held = send(true, true).await;
+        assert_eq!(held.status(), 200, "there is room");
+        assert_eq!(send(false, false).await.status(), 503);
+        assert_eq!(send(true, true).await.status(), 503);
+        let mut open = Vec::new();
+        for _ in 0..SPARE {
+            open.push(send(true, false).await);
+        }
+        assert!(open.iter().all(|response| response.status() == 200));
+        assert_eq!(send(true, false).await.status(), 503, "within bounds");
+        drop((held, open));
+        assert_eq!(send(false, true).await.status(), 200);
     }
 
     #[tokio::test]

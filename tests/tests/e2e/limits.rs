@@ -8,7 +8,7 @@ use waypost_testkit::client::Client;
 use waypost_testkit::demo::legacy_everything;
 use waypost_testkit::kit::legacy::{Options, Revision};
 use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
-use waypost_testkit::peer::{Kind, Peer, Target};
+use waypost_testkit::peer::{Answers, Kind, Peer, Target};
 use waypost_testkit::run::ANY_PORT;
 use waypost_tests::gateway::Gateway;
 
@@ -145,6 +145,43 @@ async fn requests_over_the_limit_are_refused_at_once() {
     assert_eq!(refused.answer["error"]["data"]["kind"], "throttled");
     // Leaving makes room.
     held.pop();
+    until("room", async || list().await.status == 200).await;
+}
+
+#[tokio::test]
+async fn calls_that_ask_are_answered_and_given_up_when_there_is_room_for_no_more() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/script.py");
+    let upstreams = format!("u: {{ command: python3, args: ['{script}'], required: true }}");
+    let gateway = Gateway::with(&upstreams, "limits: { in_flight: 3 }")
+        .await
+        .unwrap();
+    let target = Target::Url(gateway.url.clone());
+    let kind = Kind::Http(Revision::Nov2025);
+    let (mut peers, mut asked) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        peers.push(Peer::connect(kind, &target).await.unwrap());
+    }
+    let steps = json!({ "steps": [{ "ask": "elicitation/create" }, { "answer": 1 }] });
+    for peer in &peers {
+        let mut begun = peer.begin("u_run", steps.clone()).await.unwrap();
+        // What comes next is no notification.
+        assert_eq!(begun.notification().await.unwrap(), None);
+        asked.push(begun);
+    }
+    let client = Client::new(&gateway.url);
+    let refused = client.call("tools/list", json!({})).await.unwrap();
+    assert_eq!((refused.status.as_u16(), refused.code()), (503, -32603));
+    assert!(peers[0].ask("tools/list", json!({})).await.is_err());
+    peers[0].ask("ping", json!({})).await.unwrap();
+    let (third, second) = (asked.pop().unwrap(), asked.pop().unwrap());
+    let deleted = peers[2].delete().await.unwrap();
+    assert!(deleted.is_some_and(|status| status.is_success()));
+    drop(third);
+    peers[1].cancel(second).await.unwrap();
+    let answers = Answers::usual();
+    let outcome = peers[0].finish(asked.pop().unwrap(), &answers).await;
+    assert!(outcome.unwrap().text().contains("accept"));
+    let list = async || client.call("tools/list", json!({})).await.unwrap();
     until("room", async || list().await.status == 200).await;
 }
 

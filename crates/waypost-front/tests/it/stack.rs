@@ -128,9 +128,12 @@ async fn a_call_of_a_session_is_in_flight_until_it_is_over() {
         .stream(&peer::request(1, "tools/call", &json!({})))
         .await;
     drop(head);
-    let refused = client.ask("ping", &json!({})).await;
+    let level = json!({ "level": "info" });
+    let refused = client.ask("logging/setLevel", &level).await;
     assert_eq!(refused.refusal(), (503, -32603), "its client has left it");
+    assert_eq!(client.ask("ping", &json!({})).await.status, 200, "no work");
     over.notify_one();
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(client.ask("ping", &json!({})).await.status, 200);
+    let taken = client.ask("logging/setLevel", &level).await;
+    assert_eq!(taken.status, 200);
 }
