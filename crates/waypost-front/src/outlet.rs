@@ -12,8 +12,10 @@ use crate::encode::Pieces;
 pub(crate) enum Class {
     /// A notification: the oldest may be lost where nobody takes them.
     Note,
-    /// A request of ours: somebody waits for its answer.
-    Ask,
+    /// A request of ours: somebody waits for its answer. With its number.
+    Ask(u64),
+    /// Takes back the request with this number; where that was not read yet, neither is.
+    TakeBack(u64),
     /// An answer of several.
     Answer,
     /// The answer to the client's request; nothing comes after it.

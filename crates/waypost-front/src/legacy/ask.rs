@@ -45,7 +45,8 @@ pub(crate) struct Pending {
     method: String,
     question: Question,
     outlet: Arc<dyn Outlet>,
-    answered: bool,
+    /// It was answered, or is not out yet.
+    settled: bool,
 }
 
 // === impl Questions ===
@@ -118,9 +119,11 @@ impl Questions {
         name(&mut params, key);
         let outlet = self.session.reaching(&self.outlet);
         let to = Arc::clone(&outlet);
-        let (pending, message) = Pending::new(&self.session, outlet, key, &method, params);
+        let (mut pending, message) = Pending::new(&self.session, outlet, key, &method, params);
+        to.send(pending.class(), [message].into()).await;
+        // One that was not sent needs not be taken back.
+        pending.is_out();
         self.out.push(pending);
-        to.send(Class::Ask, [message].into()).await;
     }
 }
 
@@ -181,9 +184,19 @@ impl Pending {
             method: method.to_owned(),
             question,
             outlet,
-            answered: false,
+            settled: true,
         };
         (pending, message)
+    }
+
+    /// How the message is to be sent.
+    pub(crate) fn class(&self) -> Class {
+        Class::Ask(self.question.number)
+    }
+
+    /// The message was sent: from now on the client is told when no answer is wanted any more.
+    pub(crate) fn is_out(&mut self) {
+        self.settled = false;
     }
 
     /// What the client says; `None` when its session is over.
@@ -193,14 +206,14 @@ impl Pending {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outcome>> {
         let outcome = Pin::new(&mut self.question.answer).poll(cx);
-        self.answered = outcome.is_ready();
+        self.settled = outcome.is_ready();
         outcome.map(Result::ok)
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if self.answered {
+        if self.settled {
             return;
         }
         let params = Object::from_iter([
@@ -209,6 +222,7 @@ impl Drop for Pending {
         ]);
         let message = message::encode_notification(method::CANCELLED, &params);
         // Not one of those that may be lost: the client would show the question for ever.
-        self.outlet.post(Class::Ask, [message].into());
+        let class = Class::TakeBack(self.question.number);
+        self.outlet.post(class, [message].into());
     }
 }

@@ -11,7 +11,6 @@ use waypost_wire::object::Object;
 
 use crate::legacy::ask::Pending;
 use crate::legacy::session::Session;
-use crate::outlet::Class;
 
 /// The client of a session, while there is one.
 pub(crate) struct Client(pub(crate) Weak<Session>);
@@ -27,8 +26,9 @@ impl Asks for Client {
         let session = self.0.upgrade()?;
         let outlet = session.reachable()?;
         let to = Arc::clone(&outlet);
-        let (pending, message) = Pending::new(&session, outlet, "", method, params.clone());
-        to.post(Class::Ask, [message].into());
+        let (mut pending, message) = Pending::new(&session, outlet, "", method, params.clone());
+        to.post(pending.class(), [message].into());
+        pending.is_out();
         Some(Box::pin(pending.answer()))
     }
 }

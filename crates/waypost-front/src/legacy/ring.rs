@@ -3,7 +3,8 @@
 //! What is written stays until it was read and room is needed: a client that lost its
 //! connection names the last event it saw and gets the rest (2025-11-25: transports,
 //! resumability). A ring is bounded; whoever writes for a reader that is too slow waits, and
-//! while nobody reads, the oldest notifications give way. Questions and the answer never do.
+//! while nobody reads, the oldest notifications give way. Questions and the answer never do; a
+//! question that is taken back before it was read goes with what takes it back.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -198,7 +199,7 @@ impl Outlet for Ring {
 
 impl State {
     fn write(&mut self, class: Class, message: Pieces) {
-        if self.ended.is_some() {
+        if self.ended.is_some() || self.is_unasked(class) {
             return;
         }
         self.last += 1;
@@ -217,6 +218,24 @@ impl State {
         }
     }
 
+    /// Whether this takes back what nobody has read, which is gone then.
+    fn is_unasked(&mut self, class: Class) -> bool {
+        let Class::TakeBack(number) = class else {
+            return false;
+        };
+        let taken = self.taken;
+        let asked = |item: &Item| item.number > taken && item.class == Class::Ask(number);
+        let at = self.items.iter().rposition(asked);
+        at.map(|at| self.remove(at)).is_some()
+    }
+
+    fn remove(&mut self, at: usize) {
+        if let Some(item) = self.items.remove(at) {
+            self.bytes -= size(&item.message);
+            HELD.fetch_sub(size(&item.message), Ordering::Relaxed);
+        }
+    }
+
     fn is_full(&self) -> bool {
         self.items.len() >= MOST || self.bytes >= MOST_BYTES
     }
@@ -230,10 +249,7 @@ impl State {
             let Some(at) = self.items.iter().position(goes) else {
                 return false;
             };
-            if let Some(item) = self.items.remove(at) {
-                self.bytes -= size(&item.message);
-                HELD.fetch_sub(size(&item.message), Ordering::Relaxed);
-            }
+            self.remove(at);
         }
         true
     }
@@ -362,7 +378,7 @@ mod tests {
     #[test]
     fn while_nobody_reads_notifications_give_way_and_the_rest_stays() {
         let ring = Ring::new();
-        ring.post(Class::Ask, message("ask"));
+        ring.post(Class::Ask(1), message("ask"));
         for n in 0..MOST * 2 {
             ring.post(Class::Note, message(&n.to_string()));
         }
@@ -372,6 +388,23 @@ mod tests {
         assert_eq!(all.first().unwrap(), "ask");
         assert_eq!(all.last().unwrap(), "end");
         assert_eq!(all[all.len() - 2], (MOST * 2 - 1).to_string());
+    }
+
+    #[test]
+    fn a_question_that_nobody_has_read_goes_with_what_takes_it_back() {
+        let ring = Ring::new();
+        let mut reader = ring.read(None);
+        ring.post(Class::Ask(1), message("read"));
+        assert_eq!(texts(&mut reader), ["read"]);
+        for n in 2..10_000 {
+            ring.post(Class::Ask(n), message("unread"));
+            ring.post(Class::TakeBack(n), message("of unread"));
+        }
+        ring.post(Class::Ask(10_000), message("open"));
+        ring.post(Class::TakeBack(1), message("of read"));
+        assert_eq!(ring.bytes(), "readopenof read".len());
+        assert_eq!(texts(&mut reader), ["open", "of read"]);
+        assert_eq!(texts(&mut ring.read(Some(0))), ["read", "open", "of read"]);
     }
 
     #[tokio::test]

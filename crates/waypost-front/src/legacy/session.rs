@@ -111,6 +111,8 @@ impl Drop for AsksOn {
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) id: Id,
+    /// The same as a number, which no other of this session has.
+    pub(crate) number: u64,
     pub(crate) answer: oneshot::Receiver<Outcome>,
     session: Arc<Session>,
 }
@@ -257,7 +259,8 @@ impl Session {
     pub(crate) fn ask(self: &Arc<Self>) -> Question {
         let (sender, answer) = oneshot::channel();
         let mut state = self.lock();
-        let id = Id::number(state.next_question);
+        let number = state.next_question;
+        let id = Id::number(number);
         state.next_question += 1;
         // Where no answer can come the sender goes at once, and so does the wait.
         if !state.closed && !state.mute {
@@ -266,6 +269,7 @@ impl Session {
         drop(state);
         Question {
             id,
+            number,
             answer,
             session: Arc::clone(self),
         }

@@ -33,8 +33,8 @@ impl Lane {
 }
 
 impl Outlet for Lane {
-    fn send(&self, _: Class, message: Pieces) -> BoxFuture<'_, ()> {
-        Box::pin(self.outbox.send(message))
+    fn send(&self, class: Class, message: Pieces) -> BoxFuture<'_, ()> {
+        Box::pin(self.outbox.send_as(class, message))
     }
 
     fn post(&self, class: Class, message: Pieces) {

@@ -32,14 +32,31 @@ pub(crate) struct Outbox {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: VecDeque<Pieces>,
+    queue: VecDeque<(Class, Pieces)>,
     bytes: usize,
+    /// The first is being written.
+    writing: bool,
     closed: bool,
 }
 
 impl State {
     fn is_full(&self) -> bool {
         self.queue.len() >= MOST || self.bytes >= MOST_BYTES
+    }
+
+    /// Whether this takes back what is not being written yet, which is gone then.
+    fn is_unasked(&mut self, class: Class) -> bool {
+        let Class::TakeBack(number) = class else {
+            return false;
+        };
+        let asked = |(class, _): &(Class, Pieces)| *class == Class::Ask(number);
+        let at = self.queue.iter().rposition(asked);
+        let at = at.filter(|at| *at > 0 || !self.writing);
+        let Some((_, message)) = at.and_then(|at| self.queue.remove(at)) else {
+            return false;
+        };
+        self.bytes -= size(&message);
+        true
     }
 }
 
@@ -59,8 +76,13 @@ impl Outbox {
 
     /// Sends, and waits while the host is too slow.
     pub(crate) async fn send(&self, message: Pieces) {
+        self.send_as(Class::Note, message).await;
+    }
+
+    /// The same of something that may be taken back.
+    pub(crate) async fn send_as(&self, class: Class, message: Pieces) {
         self.until(|state| !state.is_full()).await;
-        self.push(message);
+        self.push(class, message);
     }
 
     /// Sends without waiting; a notification that finds no room is lost.
@@ -68,7 +90,7 @@ impl Outbox {
         if class == Class::Note && self.lock().is_full() {
             return;
         }
-        self.push(message);
+        self.push(class, message);
     }
 
     /// Waits until another request may be taken: those that are answered and wait here with
@@ -92,7 +114,7 @@ impl Outbox {
         }
     }
 
-    fn push(&self, message: Pieces) {
+    fn push(&self, class: Class, message: Pieces) {
         if self.gone.is_cancelled() {
             return;
         }
@@ -100,8 +122,12 @@ impl Outbox {
         if state.closed {
             return;
         }
+        if state.is_unasked(class) {
+            drop(state);
+            return self.room.notify_waiters();
+        }
         state.bytes += size(&message);
-        state.queue.push_back(message);
+        state.queue.push_back((class, message));
         drop(state);
         self.filled.notify_one();
     }
@@ -157,8 +183,10 @@ impl Outbox {
     async fn write_all(&self, to: &mut (impl AsyncWrite + Unpin)) -> std::io::Result<()> {
         loop {
             let (next, closed) = {
-                let state = self.lock();
-                (state.queue.front().cloned(), state.closed)
+                let mut state = self.lock();
+                let next = state.queue.front().map(|(_, message)| message.clone());
+                state.writing = next.is_some();
+                (next, state.closed)
             };
             match next {
                 Some(message) => {
@@ -167,6 +195,7 @@ impl Outbox {
                     let mut state = self.lock();
                     // It counted until now, for it was held until now.
                     state.queue.pop_front();
+                    state.writing = false;
                     state.bytes -= size;
                     drop(state);
                     self.room.notify_waiters();
@@ -256,6 +285,26 @@ mod tests {
         let ((), text, ()) = tokio::join!(writer, reader, rest);
         assert!(text.contains("\nkept\n") && text.contains("\nlate\n"));
         assert!(!text.contains("lost"));
+    }
+
+    #[tokio::test]
+    async fn a_question_that_was_not_written_goes_with_what_takes_it_back() {
+        let outbox = Outbox::new();
+        let long = "x".repeat(100);
+        outbox.send_as(Class::Ask(1), message(&long)).await;
+        outbox.send_as(Class::Ask(2), message("never")).await;
+        let (to, mut from) = tokio::io::duplex(64);
+        let mut writer = Box::pin(outbox.run(to));
+        assert!((&mut writer).now_or_never().is_none(), "in the midst");
+        outbox.post(Class::TakeBack(1), message("taken back"));
+        outbox.post(Class::TakeBack(2), message("nor this"));
+        assert_eq!(outbox.lock().bytes, long.len() + "taken back".len());
+        outbox.close();
+        let mut text = String::new();
+        let read = tokio::io::AsyncReadExt::read_to_string(&mut from, &mut text);
+        let ((), read) = tokio::join!(writer, read);
+        read.unwrap();
+        assert_eq!(text, format!("{long}\ntaken back\n"));
     }
 
     #[tokio::test]

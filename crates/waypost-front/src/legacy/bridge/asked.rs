@@ -12,6 +12,9 @@ use waypost_wire::raw::Raw;
 use crate::outlet::Class;
 use crate::stdio::outbox::Outbox;
 
+/// What the number of a question is that is on its way already, or there.
+const SENT: u64 = 0;
+
 /// The questions at the host; clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
@@ -95,7 +98,9 @@ impl Drop for Stream {
             ]);
             let message = message::encode_notification(method::CANCELLED, &params);
             // Not one of those that may be lost: the host would show the question for ever.
-            self.asked.outbox.post(Class::Ask, [message].into());
+            self.asked
+                .outbox
+                .post(Class::TakeBack(SENT), [message].into());
         }
     }
 }
