@@ -9,7 +9,7 @@
 //! [`listen`] and [`listeners`] are subscriptions, [`tasks`] the experimental tasks of 2025-11-25;
 //! [`translate`] is about words.
 //!
-//! [`outgrown`] knows servers that have left the era. [`link`] is the seam to the transports: [`pipe`] and [`http`].
+//! [`outgrown`] knows servers that have left the era, [`unopened`] those that have come to it. [`link`] is the seam to the transports: [`pipe`] and [`http`].
 
 mod aim;
 mod drive;
@@ -34,6 +34,7 @@ mod table;
 mod tasks;
 mod telling;
 mod translate;
+pub(crate) mod unopened;
 mod upstream;
 mod url_mode;
 

@@ -19,6 +19,7 @@ use waypost_wire::object::Object;
 use waypost_wire::version;
 
 use crate::fault::Fault;
+use crate::legacy::unopened;
 
 /// An answer and, over HTTP, the status it came with.
 #[derive(Debug)]
@@ -143,6 +144,10 @@ fn described(result: &Object) -> Result<Discovery, Malformed> {
 
 fn refused(error: &ErrorObject, status: Option<StatusCode>) -> Verdict {
     let code = error.code();
+    // Over HTTP that is what a proxy may say that has no route.
+    if status.is_none() && unopened::says_so(error) {
+        return Verdict::Decided(Discovery::Legacy);
+    }
     match code {
         code::HEADER_MISMATCH | code::MISSING_CAPABILITY => {
             Verdict::Failed(Fault::Refused { code })

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use waypost_config::config::UpstreamEra;
 use waypost_hub::call::{Call, Comeback, Principal, Session};
 use waypost_hub::error::{CallError, Kind};
-use waypost_hub::reply::Reply;
+use waypost_hub::reply::{End, Reply};
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::code;
 use waypost_wire::result::OWN_STATE;
@@ -25,7 +25,7 @@ use crate::event::EraKnown;
 use crate::fault::Fault;
 use crate::flight::Want;
 use crate::http::HttpUpstream;
-use crate::legacy::{Legacy, Unanswered};
+use crate::legacy::{Legacy, Unanswered, unopened};
 use crate::probe::Discovery;
 use crate::stdio::Processes;
 
@@ -197,11 +197,48 @@ impl Server {
             }
             (Era::Legacy, _) => Box::pin(self.in_session(call)),
             (Era::Modern, Transport::Http(http)) => http.call(call),
-            (Era::Modern, Transport::Stdio(stdio)) => Box::pin(async move {
-                let reply = stdio.call(call).await;
-                reply.map_err(|fault| self.fail(fault))
-            }),
+            (Era::Modern, Transport::Stdio(stdio)) => Box::pin(self.at_process(stdio, call)),
         }
+    }
+
+    /// Sends `call` to a process without a session, or in one where the process turns out to be
+    /// of a server that has come back with sessions.
+    async fn at_process(&self, stdio: &Processes, call: Call) -> Result<Reply, CallError> {
+        // One that has described itself is what it is; and nothing that was begun goes on elsewhere.
+        let known = || stdio.home().current().is_some_and(|s| s.is_described());
+        let begins = self.asks && !call.params.contains("requestState") && !known();
+        let again = begins.then(|| call.clone());
+        let reply = stdio.call(call).await.map_err(|fault| self.fail(fault))?;
+        let refused = matches!(&reply, Reply::End(End::Error(error)) if unopened::says_so(error));
+        match again.filter(|_| refused) {
+            Some(again) if Box::pin(self.returns()).await => {
+                let answered = Box::pin(self.legacy.call(again)).await;
+                answered.map_err(|unanswered| unanswered.into_call(&self.name))
+            }
+            _ => Ok(reply),
+        }
+    }
+
+    /// Whether the server is certainly spoken to in sessions from now on. Whoever comes while
+    /// another asks takes what that one learns.
+    async fn returns(&self) -> bool {
+        let mut decided = self.deciding.lock().await;
+        if self.spoken.get() == Some(Era::Legacy) {
+            return true;
+        }
+        let recent = |doubted: Instant| doubted.elapsed() < DOUBT_LEAST;
+        if decided.doubted.is_some_and(recent) {
+            return false;
+        }
+        match Box::pin(self.ask(Some(Era::Modern), Want::Call)).await {
+            Ok(facts) => {
+                self.speak(&facts);
+                self.turned.notify_one();
+                self.leave_idle();
+            }
+            Err(_) => decided.doubted = Some(Instant::now()),
+        }
+        self.spoken.get() == Some(Era::Legacy)
     }
 
     /// Sends `call` in a session, or without one where the server turns out to want none any more.
@@ -260,6 +297,17 @@ impl Server {
                 decided.doubted = Some(Instant::now());
                 false
             }
+        }
+    }
+
+    /// Ends a process that was started without a session meanwhile, unless it is at work.
+    fn leave_idle(&self) {
+        let Transport::Stdio(stdio) = &self.transport else {
+            return;
+        };
+        let left = stdio.home().current();
+        if let Some(speaker) = left.filter(|speaker| !speaker.calls.is_busy()) {
+            speaker.child.close();
         }
     }
 

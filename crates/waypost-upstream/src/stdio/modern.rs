@@ -44,6 +44,12 @@ impl Speaker {
         *self.facts.lock().unwrap_or_else(PoisonError::into_inner) = Some(facts.clone());
     }
 
+    /// Whether it has.
+    pub(crate) fn is_described(&self) -> bool {
+        let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        facts.is_some()
+    }
+
     /// What it said of itself last.
     pub(crate) fn facts(&self) -> Option<Facts> {
         let facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);

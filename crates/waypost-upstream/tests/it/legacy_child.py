@@ -1,7 +1,8 @@
 """A server of the session era over standard streams that does what each tool's name says.
 
 Arguments: how it treats what comes before `initialize`: `refuse` (default; then the code),
-`silent`, or `late`, which answers `server/discover` only when `initialize` comes.
+`silent`, `strict`, which refuses everything for want of it, or `late`, which answers
+`server/discover` only when `initialize` comes.
 """
 
 import json
@@ -145,6 +146,8 @@ def call(id, params):
 
 
 def request(id, method, params):
+    if MODE == "strict" and not state["ready"] and method != "initialize":
+        return send({"id": id, "error": {"code": -32600, "message": "Server not initialized"}})
     if method == "server/discover":
         state["discovered"] += 1
         if MODE == "late":

@@ -120,3 +120,30 @@ async fn a_child_of_another_era_turns_the_server_although_the_first_one_lives() 
     is_told_to_look(&*upstream).await;
     complete(&*upstream, in_session("a", &token, "echo")).await;
 }
+
+#[tokio::test]
+async fn the_first_calls_of_a_child_that_comes_back_with_sessions_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let flag = folder.path().join("replaced");
+    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it");
+    let script = format!(
+        "if [ -e {} ]; then exec python3 {here}/legacy_child.py strict; else exec python3 {here}/child.py; fi",
+        flag.display()
+    );
+    let upstream = upstream(&format!("command: sh, args: ['-c', '{script}']"));
+    let facts = in_time(upstream.discover(None)).await.unwrap();
+    assert_eq!(facts.protocol, "2026-07-28");
+    complete(&*upstream, by("p", "echo")).await;
+
+    std::fs::write(&flag, "").unwrap();
+    let lost = upstream.lost();
+    assert!(in_time(upstream.call(by("p", "kill"))).await.is_err());
+    in_time(lost).await;
+    let calls = (0..20).map(|_| complete(&*upstream, by("p", "echo")));
+    in_time(join_all(calls)).await;
+    in_time(upstream.lost()).await;
+    let facts = in_time(upstream.discover(Some("2026-07-28")))
+        .await
+        .unwrap();
+    assert_eq!(facts.protocol, "2025-06-18");
+}
