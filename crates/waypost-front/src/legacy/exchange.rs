@@ -59,7 +59,7 @@ impl Exchange {
         let end = tokio::select! {
             // Who cancels and gets the answer all the same was told to ignore it.
             biased;
-            () = cancelled.cancelled() => None,
+            () = cancelled.cancelled() => self.is_left().then(|| Err(left())),
             () = stop.cancelled() => None,
             end = work => Some(end.unwrap_or_else(|_| Err(internal()))),
         };
@@ -84,6 +84,12 @@ impl Exchange {
             }
             None => outlet.close(),
         }
+    }
+
+    /// Whether its session is over, and not it alone.
+    fn is_left(&self) -> bool {
+        let slot = self.slot.as_ref();
+        slot.is_some_and(|slot| slot.hold.session().released().is_cancelled())
     }
 
     /// Nobody will answer: what waits behind the state is told so.
@@ -112,6 +118,13 @@ impl Exchange {
 /// What a bug is to its caller.
 pub(crate) fn internal() -> CallError {
     CallError::new(Kind::Internal, Origin::Gateway)
+}
+
+/// What a call gets whose session went before its answer, where there is still a way for it: on
+/// a pipe a client may begin anew.
+fn left() -> CallError {
+    let error = CallError::new(Kind::Unavailable, Origin::Gateway);
+    error.detail("the session of this call is over; the call may have run")
 }
 
 /// Writes the answer.

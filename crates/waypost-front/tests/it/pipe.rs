@@ -289,6 +289,35 @@ async fn r10_a_question_crosses_the_pipe_and_its_answer_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_whose_client_begins_anew_gets_an_error() {
+    let mut client = Client::new(asks);
+    client.open().await;
+    client
+        .send(legacy(json!("old"), "tools/call", json!({ "name": "a" })))
+        .await;
+    let question = client.read().await;
+    assert_eq!(question["method"], "elicitation/create");
+    let params = json!({ "protocolVersion": LATEST, "capabilities": { "elicitation": {} },
+        "clientInfo": { "name": "test", "version": "1" } });
+    client
+        .send(legacy(json!("again"), "initialize", params))
+        .await;
+    let mut ends = Vec::new();
+    while ends.len() < 2 {
+        let message = client.read().await;
+        if message["method"] == "notifications/cancelled" {
+            assert_eq!(message["params"]["requestId"], question["id"]);
+            continue;
+        }
+        ends.push(message);
+    }
+    let of = |id: &str| ends.iter().find(|end| end["id"] == *id).unwrap();
+    assert!(of("again")["result"].is_object(), "{ends:?}");
+    let text = of("old")["error"]["message"].to_string();
+    assert!(text.contains("session of this call is over"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn at_the_end_of_input_open_questions_are_answered_by_nobody() {
     let mut client = Client::new(|call: Call| match &*call.params.string("name").unwrap() {
         // Late enough to ask when there is nobody left.
