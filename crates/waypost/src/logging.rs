@@ -1,6 +1,7 @@
 //! Log lines on standard error.
 
 mod lines;
+mod once;
 
 use std::io::{self, IsTerminal as _};
 
@@ -24,7 +25,10 @@ pub(crate) fn start(log: &Log) -> Result<LastLines, Fatal> {
     let filter = EnvFilter::try_new(&log.level).unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = fmt().with_env_filter(filter).with_writer(lines);
     let started = match log.format {
-        LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
+        LogFormat::Text => {
+            let builder = builder.with_ansi(io::stderr().is_terminal());
+            builder.fmt_fields(once::Once::default()).try_init()
+        }
         // Flat, so that a line's fields are found under their own names; there is one span at
         // most, so a list of them would only say it again.
         LogFormat::Json => {
