@@ -66,6 +66,11 @@ pub trait Upstream: Send + Sync + fmt::Debug {
         None
     }
 
+    /// How many calls are open at the server while they wait for an answer of their caller.
+    fn parked(&self) -> usize {
+        0
+    }
+
     /// Resolves when the connection to the server is lost; never for one without connection.
     fn lost(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())

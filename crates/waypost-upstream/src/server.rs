@@ -371,6 +371,10 @@ impl Upstream for Server {
         }
     }
 
+    fn parked(&self) -> usize {
+        self.legacy.parked()
+    }
+
     fn lost(&self) -> BoxFuture<'_, ()> {
         let lost: BoxFuture<'_, ()> = match (self.spoken.get(), &self.transport) {
             (Some(Era::Legacy), _) => Box::pin(self.legacy.lost()),

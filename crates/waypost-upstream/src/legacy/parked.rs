@@ -64,6 +64,11 @@ impl Parked {
         self.waiting().get(state).cloned()
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.waiting().len()
+    }
+
     fn waiting(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -252,6 +252,11 @@ impl Legacy {
         Some(Arc::clone(session.instance()))
     }
 
+    /// How many calls wait for an answer of their caller.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked.count()
+    }
+
     /// Resolves when the session of Waypost's own calls is lost.
     pub(crate) async fn lost(&self) {
         self.pool.lost().await;

@@ -59,7 +59,9 @@ pub(super) fn sample(members: &[Arc<Member>]) {
         let tools =
             learned.and_then(|learned| learned.catalogue.tools.as_ref().map(|l| l.items.len()));
         let tools = u32::try_from(tools.unwrap_or(0)).unwrap_or(u32::MAX);
-        gauge!("waypost_upstream_tools", "upstream" => name).set(f64::from(tools));
+        gauge!("waypost_upstream_tools", "upstream" => name.clone()).set(f64::from(tools));
+        let parked = u32::try_from(member.upstream.parked()).unwrap_or(u32::MAX);
+        gauge!("waypost_upstream_parked_calls", "upstream" => name).set(f64::from(parked));
     }
 }
 
@@ -84,6 +86,10 @@ fn describe() {
 const GAUGES: &[(&str, &str)] = &[
     ("waypost_upstream_up", "1 while the upstream can be called."),
     ("waypost_upstream_tools", "Tools that the upstream lists."),
+    (
+        "waypost_upstream_parked_calls",
+        "Calls open at the upstream that wait for an answer of their caller.",
+    ),
     ("waypost_open_streams", "Event streams open to clients."),
 ];
 

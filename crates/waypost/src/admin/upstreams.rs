@@ -36,6 +36,7 @@ fn one(member: &Member, warnings: &[Warning]) -> Object {
         ("state", Raw::string(report.state.as_str())),
         ("since", Raw::string(&iso(report.since_ms))),
         ("calls", Raw::from_serialize(&member.status.calls())),
+        ("parked", Raw::from_serialize(&member.upstream.parked())),
         ("lastError", last_error(&report)),
     ]);
     let warnings = warnings.iter().filter(|w| w.upstream == member.name);

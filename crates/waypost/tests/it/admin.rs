@@ -108,5 +108,7 @@ async fn calls_are_counted() {
         text.contains("waypost_upstream_up{upstream=\"counted\"} 1"),
         "{text}"
     );
+    let parked = "waypost_upstream_parked_calls{upstream=\"counted\"} 0";
+    assert!(text.contains(parked), "{text}");
     demo.stop().await;
 }

@@ -61,7 +61,8 @@ async fn an_answer_that_the_server_is_slow_to_take_holds_up_only_its_own_call() 
         sleep(Duration::ZERO).await;
         comes_back(&legacy, &fast).await
     };
-    let (slow, fast, ()) = join3(comes_back(&legacy, &slow), fast, plays).await;
+    let both = join3(comes_back(&legacy, &slow), fast, plays);
+    let (slow, fast, ()) = Box::pin(both).await;
     assert!(matches!(fast, Ok(End::Complete(_))), "{fast:?}");
     assert!(matches!(slow, Ok(End::Complete(_))), "{slow:?}");
 }
@@ -71,6 +72,7 @@ async fn a_call_whose_answer_the_server_refuses_fails_and_is_cancelled() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 9);
     let (state, request) = asked(&server, &legacy, "a").await;
+    assert_eq!(legacy.parked(), 1);
     let status = 400;
     let retry_after = None;
     server.refuses(
@@ -84,6 +86,7 @@ async fn a_call_whose_answer_the_server_refuses_fails_and_is_cancelled() {
     let expected = "did not take the answer to its question: answered HTTP 400";
     assert!(error.to_string().contains(expected), "{error}");
     assert!(!error.retryable);
+    assert_eq!(legacy.parked(), 0);
     let is_cancel = |said: &Value| said["method"] == "notifications/cancelled";
     let cancelled = server.line(0).hears(is_cancel).await;
     assert_eq!(cancelled["params"]["requestId"], request["id"]);

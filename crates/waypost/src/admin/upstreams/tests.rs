@@ -19,6 +19,10 @@ impl Upstream for Nobody {
     fn call(&self, _: Call) -> CallFuture<'_> {
         Box::pin(std::future::pending())
     }
+
+    fn parked(&self) -> usize {
+        2
+    }
 }
 
 const YAML: &str = r#"
@@ -95,6 +99,7 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
     assert_eq!(builds["era"], "modern");
     assert_eq!(builds["versions"][0], "2026-07-28");
     assert_eq!(builds["tools"], 3);
+    assert_eq!(builds["parked"], 2);
     assert_eq!(builds["prompts"], serde_json::Value::Null);
     assert_eq!(
         builds["lastError"]["message"],
