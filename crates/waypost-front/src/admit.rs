@@ -142,6 +142,10 @@ impl Admitted {
         match self {
             Self::Request(admission) => Some(&admission.id),
             Self::Notification => None,
+            Self::Batch(batch) => {
+                let mut members = batch.members.iter().flatten();
+                members.find_map(Self::begins)
+            }
             Self::Legacy(legacy) => match &legacy.message {
                 Message::Request(request) => (request.method != PING).then_some(&request.id),
                 Message::Notification(_) | Message::Response(..) => None,

@@ -154,7 +154,7 @@ impl Outbox {
         loop {
             {
                 let mut state = self.lock();
-                if let Some(message) = state.queue.pop_front() {
+                if let Some((_, message)) = state.queue.pop_front() {
                     state.bytes -= size(&message);
                     drop(state);
                     self.room.notify_waiters();

@@ -201,6 +201,6 @@ impl Drop for Answers {
 fn one_of_several(class: Class) -> Class {
     match class {
         Class::End => Class::Answer,
-        Class::Note | Class::Ask | Class::Answer => class,
+        Class::Note | Class::Ask(_) | Class::TakeBack(_) | Class::Answer => class,
     }
 }
