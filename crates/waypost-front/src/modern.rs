@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use http::StatusCode;
-use waypost_hub::call::{Call, Comeback, Principal, View};
+use waypost_hub::call::{Call, Carrier, Comeback, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, Lasting};
 use waypost_wire::id::Id;
@@ -55,6 +55,7 @@ pub(crate) async fn answer(
         session: None,
         headers,
         comeback: Comeback::Answers,
+        carrier: Carrier::default(),
     };
     let mut response = match Events::of(parts.calls.clone(), call).await {
         Err(error) => whole(&id, &Err(error), finish),

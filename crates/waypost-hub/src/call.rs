@@ -1,7 +1,7 @@
 //! A call as it travels inside: the stateless dialect, whatever the client spoke.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -205,6 +205,32 @@ pub enum Comeback {
     GivesUp,
 }
 
+/// Where an upstream notes which of its processes or sessions a call went to. That is known only
+/// when it goes: the first call of a caller opens what carries it, and one that was lost on its
+/// way goes to another.
+#[derive(Clone, Debug, Default)]
+pub struct Carrier(Option<Arc<Mutex<Option<Arc<str>>>>>);
+
+impl Carrier {
+    /// One that somebody will look at; into any other nothing is noted.
+    pub fn watched() -> Self {
+        Self(Some(Arc::default()))
+    }
+
+    /// The call goes to this process or session now.
+    pub fn note(&self, instance: &Arc<str>) {
+        if let Some(last) = &self.0 {
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(instance));
+        }
+    }
+
+    /// The last that was noted: once there is an answer, the one that gave it.
+    pub fn instance(&self) -> Option<Arc<str>> {
+        let last = self.0.as_ref()?;
+        last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// One request with all its context.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -229,6 +255,8 @@ pub struct Call {
     pub headers: CallHeaders,
     /// What it comes back for with the request state that it brings.
     pub comeback: Comeback,
+    /// Where it went, for whoever needs to know; clones share it.
+    pub carrier: Carrier,
 }
 
 impl Call {
@@ -245,6 +273,7 @@ impl Call {
             session: None,
             headers: CallHeaders::default(),
             comeback: Comeback::Answers,
+            carrier: Carrier::default(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `initialize`: what `server/discover` says, in the words of a session (2025-11-25: lifecycle).
 
-use waypost_hub::call::{Call, CallHeaders, Comeback};
+use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
 use waypost_hub::own;
 use waypost_hub::reply::End;
 use waypost_wire::code;
@@ -125,6 +125,7 @@ async fn discover(calls: &Calls, asker: &Asker, ticket: &Ticket) -> Result<Objec
         session: None,
         headers: CallHeaders::default(),
         comeback: Comeback::Answers,
+        carrier: Carrier::default(),
     };
     let end = match Events::of(calls.clone(), call).await {
         Ok(events) => events.into_end().await,

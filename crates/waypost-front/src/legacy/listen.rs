@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
-use waypost_hub::call::{Call, CallHeaders, Comeback};
+use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
 use waypost_hub::reply::Event;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -207,6 +207,7 @@ impl Listener {
             session: Some(session.for_call()),
             headers: CallHeaders::default(),
             comeback: Comeback::Answers,
+            carrier: Carrier::default(),
         };
         let mut events = Events::of(self.calls.clone(), call).await.ok()?;
         match events.next().await? {

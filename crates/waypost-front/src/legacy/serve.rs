@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
-use waypost_hub::call::{Call, CallHeaders, Comeback};
+use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
 use waypost_hub::limit::Permit;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
@@ -199,6 +199,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
             ..CallHeaders::default()
         },
         comeback: Comeback::Answers,
+        carrier: Carrier::default(),
     };
     let parts = sessions.parts();
     let exchange = Exchange {

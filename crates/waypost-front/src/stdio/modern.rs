@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::Instrument as _;
-use waypost_hub::call::{Call, CallHeaders, Comeback};
+use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
 use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::{End, Event};
 use waypost_wire::message::{self, Request};
@@ -52,6 +52,7 @@ pub(super) fn answer(
             ..CallHeaders::default()
         },
         comeback: Comeback::Answers,
+        carrier: Carrier::default(),
     };
     let calls = host.parts.calls.clone();
     host.tasks.spawn_here(|stop| {

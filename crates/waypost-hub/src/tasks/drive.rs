@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use waypost_wire::object::Object;
 use waypost_wire::task::Task;
 
+use crate::call::Carrier;
 use crate::error::{CallError, Kind};
 use crate::forward;
 use crate::reply::{End, Event, Reply};
@@ -26,9 +27,8 @@ struct Drive {
     plan: Plan,
     /// The upstream demanded tasks, and the call was sent again with them.
     demanded: bool,
-    /// The process or session that the call was sent to last: a task is of that one, whatever
-    /// answers by now.
-    instance: Option<Arc<str>>,
+    /// Says which process or session answered: a task is of that one, whatever answers by now.
+    carrier: Carrier,
     progress: Progress,
 }
 
@@ -52,7 +52,7 @@ pub(super) async fn start(desk: &Arc<Desk>, job: Job) -> Result<Reply, CallError
         desk: Arc::clone(desk),
         plan: policy::plan(facts(&job)),
         demanded: false,
-        instance: None,
+        carrier: Carrier::default(),
         progress: Progress::new(job.call.meta.progress_token.clone()),
         job: Arc::new(job),
     };
@@ -95,10 +95,10 @@ fn facts(job: &Job) -> PlanFacts {
 
 impl Drive {
     async fn send(&mut self) -> Result<Reply, CallError> {
-        let call = &self.job.call;
-        let upstream = &self.job.member.upstream;
-        self.instance = upstream.instance(&call.principal, call.session.as_ref());
         let mut call = self.job.call.clone();
+        // Anew each time: a call that goes out once more may go elsewhere.
+        self.carrier = Carrier::watched();
+        call.carrier = self.carrier.clone();
         let declared = &call.meta.capabilities;
         call.meta.capabilities = if self.plan.declare {
             declared.with_tasks()
@@ -169,8 +169,8 @@ impl Drive {
             self.desk.learn_task_only(member, tool);
         }
         if self.plan.on_task == OnTask::PassThrough {
-            let instance = self.instance.as_deref();
-            wrap_created(&self.desk.seals, &self.job, instance, &mut created)?;
+            let instance = self.carrier.instance();
+            wrap_created(&self.desk.seals, &self.job, instance.as_deref(), &mut created)?;
             TaskMade {
                 fate: Fate::Passed,
                 request_id: &call.request_id,
@@ -184,7 +184,7 @@ impl Drive {
             CallError::upstream(Kind::BadUpstream, &member.name)
                 .detail("answered with a task that has no `taskId` or no known `status`")
         })?;
-        let remote = Remote::new(member, self.instance.clone(), task.id.clone(), call);
+        let remote = Remote::new(member, self.carrier.instance(), task.id.clone(), call);
         if self.plan.on_task == OnTask::Refuse {
             Guard::new(remote, &self.desk.cancels).cancel(Reason::Refused);
             return Err(CallError::upstream(Kind::BadUpstream, &member.name)

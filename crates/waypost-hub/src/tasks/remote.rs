@@ -13,7 +13,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::INPUT_RESPONSES;
 use waypost_wire::task::Task;
 
-use crate::call::{Call, CallHeaders, Comeback};
+use crate::call::{Call, CallHeaders, Carrier, Comeback};
 use crate::error::{CallError, Kind};
 use crate::forward;
 use crate::lifecycle::Tasks;
@@ -77,6 +77,7 @@ impl Remote {
             session: call.session.clone(),
             headers: CallHeaders::default(),
             comeback: Comeback::Answers,
+            carrier: Carrier::default(),
         };
         Self {
             member: Arc::clone(member),
@@ -104,7 +105,12 @@ impl Remote {
         if self.is_gone() {
             return Ok(Look::Gone);
         }
-        match self.send(method::TASKS_GET, None).await? {
+        let (end, carrier) = self.send(method::TASKS_GET, None).await?;
+        // It may have gone to the next one, which was started a moment ago.
+        if carrier.instance() != self.instance {
+            return Ok(Look::Gone);
+        }
+        match end {
             End::Error(error) => Ok(Look::Error(error)),
             // A server that gives the task's own type as `resultType` means the same.
             End::Complete(result) | End::Task(result) | End::InputRequired(result) => {
@@ -128,7 +134,11 @@ impl Remote {
         if self.is_gone() {
             return Err(self.gone());
         }
-        match self.send(method::TASKS_UPDATE, Some(responses)).await? {
+        let (end, carrier) = self.send(method::TASKS_UPDATE, Some(responses)).await?;
+        if carrier.instance() != self.instance {
+            return Err(self.gone());
+        }
+        match end {
             End::Error(error) => Ok(Err(error)),
             End::Complete(_) | End::Task(_) | End::InputRequired(_) => Ok(Ok(())),
         }
@@ -180,8 +190,15 @@ impl Remote {
         CallError::upstream(Kind::BadUpstream, &self.member.name).detail(detail)
     }
 
-    async fn send(&self, method: &str, responses: Option<Raw>) -> Result<End, CallError> {
+    /// The answer, and who gave it.
+    async fn send(
+        &self,
+        method: &str,
+        responses: Option<Raw>,
+    ) -> Result<(End, Carrier), CallError> {
         let mut call = self.frame.clone();
+        let carrier = Carrier::watched();
+        call.carrier = carrier.clone();
         method.clone_into(&mut call.method);
         call.params.set("taskId", Raw::string(&self.id));
         if let Some(responses) = responses {
@@ -189,7 +206,8 @@ impl Remote {
         }
         let answer = async {
             let reply = Box::pin(forward::send_own(&self.member, call)).await?;
-            reply.into_end_of(&self.member.name).await
+            let end = reply.into_end_of(&self.member.name).await?;
+            Ok((end, carrier))
         };
         timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
             let seconds = PATIENCE.as_secs();

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use waypost_config::config::Config;
-use waypost_hub::call::{Call, CallHeaders, Comeback, Principal, View};
+use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback, Principal, View};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
 use waypost_hub::keys::Keys;
@@ -263,6 +263,7 @@ pub(crate) fn call(method: &str, params: &Value) -> Call {
         session: None,
         headers: CallHeaders::default(),
         comeback: Comeback::Answers,
+        carrier: Carrier::default(),
     }
 }
 

@@ -70,7 +70,7 @@ impl Drive {
         let Ok(id) = session.table.open(exchange) else {
             return Sent::Lost;
         };
-        exchange.sent_to(&session.table);
+        exchange.sent_to(&session.table, session.instance());
         let request = message::encode_request(&Id::number(id), exchange.method(), &self.params);
         let mut request = session.link.request(id, request);
         let (mut sent, mut gathered, mut state) = (false, None, None);

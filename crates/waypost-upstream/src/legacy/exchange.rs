@@ -391,9 +391,13 @@ impl Exchange {
     }
 
     /// Sent, or sent once more: the answer is yet to come.
-    pub(crate) fn sent_to(&self, table: &Arc<Table>) {
+    pub(crate) fn sent_to(&self, table: &Arc<Table>, instance: &Arc<str>) {
         let mut state = self.state();
         state.again = false;
+        state.instance = Some(Arc::clone(instance));
+        if let Some(leg) = &state.leg {
+            leg.carrier.note(instance);
+        }
         state.table = Arc::downgrade(table);
     }
 

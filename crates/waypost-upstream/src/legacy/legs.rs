@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
-use waypost_hub::call::{Call, Comeback};
+use waypost_hub::call::{Call, Carrier, Comeback};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::level::Level;
 use waypost_wire::message::Notification;
@@ -26,6 +26,7 @@ pub(super) struct Leg {
     end: oneshot::Sender<End>,
     pub(super) wants: Wants,
     pub(super) declared: ClientCapabilities,
+    pub(super) carrier: Carrier,
     /// Its caller waits beside the questions that it was given.
     pub(super) listens: bool,
 }
@@ -52,6 +53,7 @@ impl Leg {
             end,
             wants: Wants::of(call),
             declared: call.meta.capabilities.clone(),
+            carrier: call.carrier.clone(),
             listens: call.comeback == Comeback::Listens,
         }
     }

@@ -196,6 +196,7 @@ pub(crate) async fn answer(
     call: &Call,
 ) -> Result<Reply, CallError> {
     let fail = |fault: Fault| fault.into_call(upstream);
+    call.carrier.note(session.instance());
     let task = call.params.string("taskId").unwrap_or_default();
     let params = Object::from_iter([("taskId", Raw::string(&task))]);
     if call.method == method::TASKS_UPDATE {

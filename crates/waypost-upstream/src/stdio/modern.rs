@@ -59,6 +59,7 @@ impl Speaker {
     /// Sends `call` and waits for the first answer.
     pub(crate) async fn call(&self, mut call: Call) -> Result<Reply, Fault> {
         let place = self.calls.open(&call)?;
+        call.carrier.note(self.child.instance());
         let id = place.id;
         call.meta.put(&mut call.params);
         let request = message::encode_request(&Id::number(id), &call.method, &call.params);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rustix::process::{Pid, test_kill_process};
 use tokio_util::sync::CancellationToken;
-use waypost_hub::call::{Call, Principal, Session};
+use waypost_hub::call::{Call, Carrier, Principal, Session};
 use waypost_hub::error::Kind;
 use waypost_hub::upstream::Upstream;
 
@@ -53,6 +53,10 @@ async fn callers_that_are_kept_apart_have_a_process_each() {
     let instance = |name| upstream.instance(&Principal::new(name), None);
     assert!(instance("ann").is_some() && instance("ann") != instance("bob"));
     assert!(instance("carl").is_none());
+    let mut call = ann;
+    call.carrier = Carrier::watched();
+    pid(&*upstream, call.clone()).await;
+    assert_eq!(call.carrier.instance(), instance("ann"));
 
     let error = end_of(&*upstream, by("carl", None)).await.unwrap_err();
     assert_eq!(error.kind, Kind::Throttled);

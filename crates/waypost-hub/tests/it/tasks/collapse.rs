@@ -324,6 +324,27 @@ async fn a_task_of_a_process_that_is_gone_is_lost_and_the_next_one_left_alone() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_callers_first_task_is_waited_for_where_the_call_was_opened() {
+    let world = World::new();
+    world.fake.on("tools/call", [task(created())]);
+    world.fake.on("tasks/get", [working(), done()]);
+    world.fake.opens("child 1");
+    let end = world.call(json!({})).await.unwrap().into_end().await;
+    assert_eq!(result(&end.unwrap())["resultType"], "complete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_next_process_answers_to_a_poll_is_not_of_the_task() {
+    let world = endless("", created());
+    world.fake.run_as("child 1");
+    let waiting = world.call(json!({})).await.unwrap();
+    world.fake.on("tasks/get", [done()]);
+    world.fake.opens("child 2");
+    let error = waiting.into_end().await.unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn changes_become_progress_under_the_callers_own_token() {
     let world = World::new();
     let mut made = created();

@@ -66,6 +66,7 @@ pub(crate) struct Fake {
     /// Calls that were given up before they were answered.
     dropped: Arc<AtomicUsize>,
     instance: Mutex<Option<Arc<str>>>,
+    opens: Mutex<Option<Arc<str>>>,
 }
 
 struct Dropped(Arc<AtomicUsize>);
@@ -84,6 +85,11 @@ impl Fake {
 
     pub(crate) fn run_as(&self, instance: &str) {
         *self.instance.lock().unwrap() = Some(instance.into());
+    }
+
+    /// The next call is carried by this one, which is there only from then on.
+    pub(crate) fn opens(&self, instance: &str) {
+        *self.opens.lock().unwrap() = Some(instance.into());
     }
 
     pub(crate) fn seen(&self, method: &str) -> Vec<Seen> {
@@ -147,6 +153,15 @@ impl Upstream for Fake {
 
     fn call(&self, call: Call) -> CallFuture<'_> {
         let act = self.next(&call.method);
+        // What carries a caller's first call is opened for it.
+        let mut instance = self.instance.lock().unwrap();
+        if let Some(opened) = self.opens.lock().unwrap().take() {
+            *instance = Some(opened);
+        }
+        if let Some(instance) = &*instance {
+            call.carrier.note(instance);
+        }
+        drop(instance);
         let token = call.meta.progress_token.clone();
         self.seen.lock().unwrap().push(Seen {
             at: Instant::now(),

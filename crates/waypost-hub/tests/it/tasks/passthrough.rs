@@ -344,3 +344,23 @@ async fn an_unusable_task_is_the_upstreams_fault() {
         assert_eq!(error.kind, Kind::BadUpstream);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_handle_of_a_callers_first_call_names_what_was_opened_for_it() {
+    let world = World::new();
+    world.fake.opens("child 1");
+    let handle = handle(&world).await;
+    assert_eq!(handle.split('~').count(), 5);
+    world.fake.on("tasks/get", [done()]);
+    world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_handle_of_a_callers_first_task_names_what_was_opened_for_the_call() {
+    let world = World::new();
+    world.fake.opens("child 1");
+    let handle = handle(&world).await;
+    assert_eq!(handle.split('~').count(), 5);
+    world.fake.on("tasks/get", [done()]);
+    world.tasks("tasks/get", "ann", id(&handle)).await.unwrap();
+}

@@ -1,7 +1,7 @@
 //! What is known of one call now.
 
 use std::collections::VecDeque;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) missed: Missed,
     /// Where it was sent last.
     pub(super) table: Weak<Table>,
+    /// The session of that.
+    pub(super) instance: Option<Arc<str>>,
     pub(super) keys: u32,
     pub(super) prefix: String,
     /// What the server asked for and no caller declared.
@@ -275,6 +277,9 @@ impl State {
         }
         self.wants = leg.wants.clone();
         self.declared = leg.declared.clone();
+        if let Some(instance) = &self.instance {
+            leg.carrier.note(instance);
+        }
         for notification in self.missed.take() {
             leg.pass(notification);
         }

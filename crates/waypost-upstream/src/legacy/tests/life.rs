@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_config::config::Isolation;
-use waypost_hub::call::{Call, Principal, Session};
+use waypost_hub::call::{Call, Carrier, Principal, Session};
 use waypost_hub::error::Kind;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event};
@@ -16,7 +16,9 @@ use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::kit::{PANIC, Played, WELCOME, call, end, object, result, settings};
+use super::kit::{
+    PANIC, Played, WELCOME, call, end, object, question, result, settings, state,
+};
 use crate::fault::Fault;
 use crate::legacy::pool::Pool;
 
@@ -111,6 +113,34 @@ async fn r09_a_list_that_changes_is_heard_of_though_nobody_announced_that() {
     let changed = "notifications/tools/list_changed";
     server.line(0).says(&json!({ "method": changed }));
     assert_eq!(next().await.method, changed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_notes_the_session_that_answers_it() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Principal, 9);
+    server.fails(Fault::SessionLost);
+    let mut first = call();
+    first.carrier = Carrier::watched();
+    let plays = async {
+        while server.dialled() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let line = server.line(1);
+        let request = line.request("tools/call").await;
+        line.says(&question("a"));
+        (line, request)
+    };
+    let (asked, (line, request)) = join(end(&legacy, first.clone()), plays).await;
+    let carrier = first.carrier.instance();
+    let answers = legacy.instance(&first.principal, None);
+    assert!(carrier.is_some() && carrier == answers);
+    let mut again = call();
+    again.carrier = Carrier::watched();
+    again.params.set("requestState", Raw::string(&state(asked)));
+    line.says(&result(&request));
+    end(&legacy, again.clone()).await;
+    assert_eq!(again.carrier.instance(), carrier);
 }
 
 #[tokio::test(start_paused = true)]
