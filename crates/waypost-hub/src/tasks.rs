@@ -6,14 +6,13 @@
 //! | [`handle`] | what a task is called towards its caller |
 //! | [`passthrough`] | how `tasks/*` reach the task |
 //! | `collapse`, `schedule`, `progress` | how Waypost waits for a task in its caller's place |
-//! | `rounds`, `parked`, `shared`, `state` | how a task that asks reaches a caller that knows no tasks |
+//! | `rounds`, `parked`, `state` | how a task that asks reaches a caller that knows no tasks |
 //!
 //! `drive` puts them together for one call.
 
 pub(crate) mod collapse;
 mod drive;
 pub mod event;
-pub(crate) mod generate;
 pub mod handle;
 pub(crate) mod parked;
 pub mod passthrough;
@@ -22,7 +21,6 @@ pub(crate) mod progress;
 pub(crate) mod remote;
 pub(crate) mod rounds;
 pub(crate) mod schedule;
-pub(crate) mod shared;
 pub(crate) mod state;
 pub(crate) mod tags;
 

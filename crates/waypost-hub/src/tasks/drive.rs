@@ -9,10 +9,10 @@ use waypost_wire::task::Task;
 use crate::call::Carrier;
 use crate::error::{CallError, Kind};
 use crate::forward;
+use crate::generate::{Notifier, generate};
 use crate::reply::{End, Event, Reply};
 use crate::tasks::collapse::Wait;
 use crate::tasks::event::{Fate, Reason, TaskMade};
-use crate::tasks::generate::{Notifier, generate};
 use crate::tasks::passthrough::{demands_tasks, wrap_created};
 use crate::tasks::policy::{self, Extension, OnDemand, OnTask, Plan, PlanFacts};
 use crate::tasks::progress::Progress;
@@ -170,7 +170,12 @@ impl Drive {
         }
         if self.plan.on_task == OnTask::PassThrough {
             let instance = self.carrier.instance();
-            wrap_created(&self.desk.seals, &self.job, instance.as_deref(), &mut created)?;
+            wrap_created(
+                &self.desk.seals,
+                &self.job,
+                instance.as_deref(),
+                &mut created,
+            )?;
             TaskMade {
                 fate: Fate::Passed,
                 request_id: &call.request_id,

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::limit::{Limit, Permit};
 use crate::reply::End;
-use crate::tasks::shared::{Answer, Shared, WeakShared};
+use crate::shared::{Answer, Shared, WeakShared};
 use crate::tasks::state::RoundId;
 
 /// How long a repeat gets the stored answer.
@@ -296,7 +296,7 @@ impl Waiting {
 mod tests {
     use super::*;
     use crate::error::CallError;
-    use crate::tasks::shared::answer;
+    use crate::shared::answer;
 
     const ROUND: RoundId = 7;
 
@@ -311,7 +311,7 @@ mod tests {
     fn claim(parked: &Arc<Parked>) -> (Shared, oneshot::Sender<()>) {
         let (go, gone) = oneshot::channel();
         let begin = |ticket: Ticket| {
-            Shared::new(move |_| async move {
+            Shared::new(1, move |_| async move {
                 gone.await.unwrap();
                 let answer = answer(Err(CallError::unknown("x")));
                 ticket.give(&answer);

@@ -7,23 +7,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use waypost_wire::message::Notification;
+use waypost_wire::meta::PROGRESS_TOKEN;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::{INPUT_REQUESTS, INPUT_RESPONSES, REQUEST_STATE};
 use waypost_wire::task::Status;
 
 use crate::error::{CallError, Kind, Origin};
+use crate::generate::Notifier;
 use crate::registry::now_ms;
 use crate::reply::{End, Reply};
+use crate::shared::{self, Answer, Shared, again};
 use crate::tasks::collapse::Wait;
 use crate::tasks::event::{PollFailed, Reason};
-use crate::tasks::generate::Notifier;
 use crate::tasks::parked::{Claim, Place, REPEATABLE, Ticket};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
-use crate::tasks::shared::{self, Answer, Shared, again};
 use crate::tasks::state::{Binding, Kind as StateKind, Round, RoundId, State, unknown_state};
 use crate::tasks::{Desk, Job};
+
+/// Changes of a task that a slow caller is not yet told.
+const ROOM: usize = 16;
 
 /// Asks the caller what the task asks, and lets the task wait for the answer.
 pub(crate) fn ask(
@@ -99,13 +104,21 @@ pub(crate) fn resume(
         Claim::Gone => Err(unknown_state()),
         Claim::Given(answer) => again(&answer).map(Reply::End),
         Claim::Begun(_) if is_gone => Err(CallError::unknown_task()),
-        Claim::Begun(work) | Claim::Joined(work) => Ok(Reply::Stream(work.events(token))),
+        Claim::Begun(work) | Claim::Joined(work) => Ok(Reply::Stream(work.events(under(token)))),
+    }
+}
+
+/// Each caller has asked for progress under a token of its own, or for none.
+fn under(token: Option<Raw>) -> impl FnMut(Notification) -> Option<Notification> {
+    move |mut notification| {
+        notification.params.set(PROGRESS_TOKEN, token.clone()?);
+        Some(notification)
     }
 }
 
 /// The process or session that had the task is gone, and the round is used up.
 fn forgotten(ticket: Ticket) -> Shared {
-    Shared::new(move |_| async move {
+    Shared::new(ROOM, move |_| async move {
         drop(ticket);
         shared::answer(Err(CallError::unknown_task()))
     })
@@ -128,7 +141,9 @@ fn go_on(
     let wait = Wait::resume(desk, Arc::new(job), remote, progress, born);
     let desk = Arc::clone(desk);
     let id = round.id;
-    Shared::new(move |notifier| answer(desk, wait, id, ticket, responses, notifier))
+    Shared::new(ROOM, move |notifier| {
+        answer(desk, wait, id, ticket, responses, notifier)
+    })
 }
 
 async fn answer(

@@ -33,7 +33,7 @@ use super::url_mode;
 use crate::fault::Fault;
 
 /// Notifications that wait for one caller. Its end has a place of its own.
-const QUEUE: usize = 256;
+pub(crate) const QUEUE: usize = 256;
 
 /// Questions of one call that wait for answers; more are refused.
 const QUESTIONS: usize = 64;

@@ -59,14 +59,9 @@ impl Leg {
     }
 
     /// Passes a notification on, where its caller wants it and has room.
-    pub(super) fn pass(&self, mut notification: Notification) -> bool {
-        if !self.wants.covers(&notification) {
-            return false;
-        }
-        if let (method::PROGRESS, Some(token)) = (&*notification.method, &self.wants.token) {
-            notification.params.set(meta::PROGRESS_TOKEN, token.clone());
-        }
-        self.events.try_send(notification).is_ok()
+    pub(super) fn pass(&self, notification: Notification) -> bool {
+        let notification = self.wants.hear(notification);
+        notification.is_some_and(|notification| self.events.try_send(notification).is_ok())
     }
 
     /// Gives the end, or gives it back when nobody is there any more.
@@ -76,7 +71,8 @@ impl Leg {
 }
 
 impl Wants {
-    fn of(call: &Call) -> Self {
+    /// What the caller of `call` wants.
+    pub(super) fn of(call: &Call) -> Self {
         Self {
             token: call.meta.progress_token.clone(),
             level: call.meta.log_level.as_ref().and_then(Level::read),
@@ -92,6 +88,17 @@ impl Wants {
     /// Whether log messages are wanted.
     pub(super) fn log(&self) -> bool {
         self.level.is_some()
+    }
+
+    /// The notification as the caller gets it, if it would have it.
+    pub(super) fn hear(&self, mut notification: Notification) -> Option<Notification> {
+        if !self.covers(&notification) {
+            return None;
+        }
+        if let (method::PROGRESS, Some(token)) = (&*notification.method, &self.token) {
+            notification.params.set(meta::PROGRESS_TOKEN, token.clone());
+        }
+        Some(notification)
     }
 
     /// Whether the caller would have this one.

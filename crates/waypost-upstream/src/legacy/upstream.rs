@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use tokio::sync::Semaphore;
 use waypost_hub::call::{Call, Comeback, Principal, Session as ClientSession};
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
-use waypost_hub::reply::{End, Event, Reply};
+use waypost_hub::reply::{End, Event, EventStream, Reply};
+use waypost_hub::shared;
 use waypost_hub::upstream::Facts;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -21,11 +22,12 @@ use waypost_wire::result::OWN_STATE;
 use super::drive::Drive;
 use super::exchange::Exchange;
 use super::key::Key;
+use super::legs::Wants;
 use super::link::Dial;
 use super::listen;
 use super::parked::Parked;
 use super::pool::{Pool, Settings};
-use super::repeats::Repeats;
+use super::repeats::{Claim, Going, Repeats};
 use super::session::Session;
 use super::tasks::{self, Supports};
 use super::translate;
@@ -212,32 +214,31 @@ impl Legacy {
             let reply = waiting.exchange.listen(call).reply().await;
             return reply.map_err(|fault| fault.into_call(&self.upstream));
         }
-        let Some(waiting) = self.parked.take(state) else {
-            // What it is about goes on already, or is over.
-            if call.comeback == Comeback::GivesUp {
-                return Err(unknown());
-            }
-            let end = self.repeats.end(state).await;
-            return end.map(Reply::End).ok_or_else(unknown);
-        };
         if call.comeback == Comeback::GivesUp {
+            // What it is about may go on already, or be over.
+            let waiting = self.parked.take(state).ok_or_else(unknown)?;
             waiting.exchange.abandon();
             let text = "the call was given up";
             return Ok(Reply::error(ErrorObject::new(code::INVALID_REQUEST, text)));
         }
-        let recorder = self.repeats.begin(state);
-        let (told, outlet) = waiting.exchange.resume(call);
-        for answer in &told {
-            if let Some(response) = answer.response() {
-                waiting.table.say_of(Some(&waiting.exchange), response);
+        let goes_on = || {
+            let waiting = self.parked.take(state)?;
+            let (told, outlet) = waiting.exchange.resume(call);
+            for answer in &told {
+                if let Some(response) = answer.response() {
+                    waiting.table.say_of(Some(&waiting.exchange), response);
+                }
             }
-        }
-        if let Some(visits) = Visits::of(&told) {
-            visits.pay(&waiting).await;
-        }
-        match outlet.reply().await {
-            Ok(reply) => Ok(recorder.watch(reply)),
-            Err(fault) => Err(fault.into_call(&self.upstream)),
+            let visits = Visits::of(&told).map(|visits| (visits, waiting));
+            Some(Going { outlet, visits })
+        };
+        match self.repeats.claim(state, goes_on).ok_or_else(unknown)? {
+            Claim::Ended(answer) => shared::again(&answer).map(Reply::End),
+            Claim::Going(work) => {
+                let wants = Wants::of(call);
+                let events = work.events(move |notification| wants.hear(notification));
+                first(events).await
+            }
         }
     }
 
@@ -307,6 +308,19 @@ fn shown(session: &Session) -> Facts {
         }
     }
     facts
+}
+
+/// A reply whose first message is there; alone, it is the whole.
+async fn first(mut events: EventStream) -> Result<Reply, CallError> {
+    match events.next().await {
+        Some(Ok(Event::End(end))) => Ok(Reply::End(end)),
+        Some(Ok(event)) => {
+            let first = stream::iter([Ok(event)]);
+            Ok(Reply::Stream(first.chain(events).boxed()))
+        }
+        Some(Err(error)) => Err(error),
+        None => Err(CallError::no_end()),
+    }
 }
 
 fn described(session: &Session) -> Reply {

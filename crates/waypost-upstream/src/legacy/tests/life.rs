@@ -16,9 +16,7 @@ use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::kit::{
-    PANIC, Played, WELCOME, call, end, object, question, result, settings, state,
-};
+use super::kit::{PANIC, Played, WELCOME, call, end, object, question, result, settings, state};
 use crate::fault::Fault;
 use crate::legacy::pool::Pool;
 

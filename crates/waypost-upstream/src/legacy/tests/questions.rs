@@ -1,15 +1,22 @@
 //! Whom a server's questions reach, and for how long.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures_util::future::join;
+use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use waypost_config::config::Isolation;
-use waypost_hub::call::Comeback;
-use waypost_hub::reply::End;
+use waypost_hub::call::{Call, Comeback};
+use waypost_hub::reply::{End, Event, Reply};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::raw::Raw;
 
-use super::kit::{PATIENCE, Played, call, call_in_session, end, object, question, result, state};
+use super::kit::{
+    Line, PATIENCE, Played, call, call_in_session, end, object, question, result, state,
+};
+use crate::legacy::Legacy;
 
 fn refusal(id: &str) -> impl Fn(&Value) -> bool {
     let id = id.to_owned();
@@ -138,6 +145,106 @@ async fn an_answer_may_come_while_nobody_waits() {
     }
     sleep(std::time::Duration::from_secs(61)).await;
     assert!(legacy.call(again).await.is_err(), "too late to repeat it");
+}
+
+/// A call whose server has asked "a", and the one that brings the answer.
+async fn asking(legacy: &Legacy, server: &Played) -> (Arc<Line>, Value, Call) {
+    let plays = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        line.says(&question("a"));
+        (line, request)
+    };
+    let mut answers = call();
+    answers.meta.progress_token = Some(Raw::string("t"));
+    let (asked, (line, request)) = join(end(legacy, answers.clone()), plays).await;
+    answers
+        .params
+        .set("requestState", Raw::string(&state(asked)));
+    let accept = json!({ "q1": { "action": "accept", "content": {} } });
+    answers.params.set("inputResponses", Raw::from(&accept));
+    (line, request, answers)
+}
+
+fn is_cancel(said: &Value) -> bool {
+    said["method"] == "notifications/cancelled"
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_waits_on_when_the_connection_of_the_first_is_lost() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let (line, request, mut answers) = asking(&legacy, &server).await;
+    let mut first = end(&legacy, answers.clone());
+    assert!((&mut first).now_or_never().is_none());
+    line.hears(|said| said["id"] == "a").await;
+    answers.meta.progress_token = Some(Raw::string("repeat"));
+    let mut repeat = end(&legacy, answers.clone());
+    assert!((&mut repeat).now_or_never().is_none());
+    drop(first);
+    let cancelled = timeout(Duration::from_secs(5), line.hears(is_cancel)).await;
+    assert!(cancelled.is_err(), "{cancelled:?}");
+    line.says(&result(&request));
+    let end_of_repeat = repeat.await;
+    assert!(
+        matches!(end_of_repeat, End::Complete(_)),
+        "{end_of_repeat:?}"
+    );
+    assert_eq!(end(&legacy, answers).await, end_of_repeat);
+    // It answered the question once.
+    let again = timeout(Duration::from_secs(5), line.hears(|said| said["id"] == "a")).await;
+    assert!(again.is_err(), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_is_given_up_with_the_last_who_waits_for_it() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let (line, _, answers) = asking(&legacy, &server).await;
+    let mut both = [answers.clone(), answers.clone()].map(|call| end(&legacy, call));
+    for waiting in &mut both {
+        assert!(waiting.now_or_never().is_none());
+    }
+    drop(both);
+    line.hears(is_cancel).await;
+    assert!(legacy.call(answers).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeat_hears_all_notifications_under_its_own_token_and_the_first_under_its() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let (line, request, answers) = asking(&legacy, &server).await;
+    let hears = |token: &'static str| {
+        let mut call = answers.clone();
+        call.meta.progress_token = Some(Raw::string(token));
+        legacy.call(call)
+    };
+    let both = join(hears("first"), hears("repeat"));
+    let plays = async {
+        line.hears(|said| said["id"] == "a").await;
+        for _ in 0..50 {
+            line.says_on(
+                Some(&request),
+                &json!({ "method": "notifications/progress",
+                    "params": { "progressToken": "t", "progress": 1 } }),
+            );
+        }
+        line.says(&result(&request));
+    };
+    let ((first, repeat), ()) = join(both, plays).await;
+    let told = async |reply: Reply| {
+        let events: Vec<_> = reply.into_stream().collect().await;
+        let notifications = events.into_iter().filter_map(|event| match event.unwrap() {
+            Event::Notification(told) => told.params.string("progressToken"),
+            Event::End(_) => None,
+        });
+        notifications.collect::<Vec<_>>()
+    };
+    let (first, repeat) = (first.unwrap(), repeat.unwrap());
+    let (first, repeat) = join(told(first), told(repeat)).await;
+    assert_eq!(first, vec!["first"; 50]);
+    assert_eq!(repeat, vec!["repeat"; 50]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ const ROOM: usize = 4;
 
 /// Where the future writes notifications to.
 #[derive(Clone, Debug)]
-pub(crate) enum Notifier {
+pub enum Notifier {
     /// The one reader that polls the future.
     Reader(mpsc::Sender<Notification>),
     /// Readers that share the future. None of them holds up the others: a slow one misses some.
@@ -27,7 +27,7 @@ pub(crate) enum Notifier {
 
 impl Notifier {
     /// Hands a notification to the reader; waits while a single one is slow.
-    pub(crate) async fn send(&self, notification: Notification) {
+    pub async fn send(&self, notification: Notification) {
         match self {
             // The other half lives as long as the future that calls this.
             Self::Reader(reader) => drop(reader.send(notification).await),
@@ -39,7 +39,7 @@ impl Notifier {
 
 /// The notifications that the future writes, then its output as the end. Dropping the stream
 /// drops the future with all that it holds.
-pub(crate) fn generate<F>(write: impl FnOnce(Notifier) -> F) -> EventStream
+pub fn generate<F>(write: impl FnOnce(Notifier) -> F) -> EventStream
 where
     F: Future<Output = Result<End, CallError>> + Send + 'static,
 {

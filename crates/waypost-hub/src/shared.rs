@@ -11,23 +11,18 @@ use futures_util::future;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use waypost_wire::message::Notification;
-use waypost_wire::meta::PROGRESS_TOKEN;
-use waypost_wire::raw::Raw;
 
 use crate::error::{CallError, Kind, Origin};
+use crate::generate::{Notifier, generate};
 use crate::reply::{End, EventStream};
-use crate::tasks::generate::{Notifier, generate};
 use crate::upstream::BoxFuture;
 
-/// Notifications that a slow caller is not yet told; of more it misses the oldest.
-const ROOM: usize = 16;
-
 /// An answer that can be given again.
-pub(crate) type Answer = Arc<Result<End, Failure>>;
+pub type Answer = Arc<Result<End, Failure>>;
 
 /// What is kept of a [`CallError`] to say it again.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     kind: Kind,
     origin: Origin,
     detail: Option<Cow<'static, str>>,
@@ -40,25 +35,28 @@ pub(crate) struct Failure {
 
 /// The work, and a part in it: it runs while somebody waits for it, and is dropped with the last.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub struct Shared {
     work: future::Shared<BoxFuture<'static, Answer>>,
     told: broadcast::Sender<Notification>,
 }
 
 /// The same without a part in it.
-pub(crate) struct WeakShared {
+pub struct WeakShared {
     /// `None` for work that was over.
     work: Option<future::WeakShared<BoxFuture<'static, Answer>>>,
     told: broadcast::Sender<Notification>,
 }
 
 /// An answer in the form in which it can be given again.
-pub(crate) fn answer(answer: Result<End, CallError>) -> Answer {
+pub fn answer(answer: Result<End, CallError>) -> Answer {
     Arc::new(answer.map_err(Failure::of))
 }
 
 /// The same answer once more.
-pub(crate) fn again(answer: &Answer) -> Result<End, CallError> {
+///
+/// # Errors
+/// When it is none.
+pub fn again(answer: &Answer) -> Result<End, CallError> {
     match &**answer {
         Ok(end) => Ok(end.clone()),
         Err(failure) => Err(failure.error()),
@@ -68,12 +66,13 @@ pub(crate) fn again(answer: &Answer) -> Result<End, CallError> {
 // === impl Shared ===
 
 impl Shared {
-    /// Work that has yet to run.
-    pub(crate) fn new<F>(work: impl FnOnce(Notifier) -> F) -> Self
+    /// Work that has yet to run. A slow caller is yet to be told at most `room` notifications; of
+    /// more it misses the oldest.
+    pub fn new<F>(room: usize, work: impl FnOnce(Notifier) -> F) -> Self
     where
         F: Future<Output = Answer> + Send + 'static,
     {
-        let (told, _) = broadcast::channel(ROOM);
+        let (told, _) = broadcast::channel(room);
         let work: BoxFuture<'static, Answer> = Box::pin(work(Notifier::Readers(told.clone())));
         Self {
             work: work.shared(),
@@ -82,36 +81,37 @@ impl Shared {
     }
 
     /// The same without a part in it.
-    pub(crate) fn downgrade(&self) -> WeakShared {
+    pub fn downgrade(&self) -> WeakShared {
         WeakShared {
             work: self.work.downgrade(),
             told: self.told.clone(),
         }
     }
 
-    /// What a caller with this progress token gets of it.
-    pub(crate) fn events(self, token: Option<Raw>) -> EventStream {
+    /// What one who waits gets of it: the notifications as `hear` gives them back, and the end.
+    pub fn events(
+        self,
+        hear: impl FnMut(Notification) -> Option<Notification> + Send + 'static,
+    ) -> EventStream {
         let told = self.told.subscribe();
-        generate(move |notifier| self.follow(token, told, notifier))
+        generate(move |notifier| self.follow(hear, told, notifier))
     }
 
     /// Its end alone.
     #[cfg(test)]
-    pub(crate) async fn end(self) -> Result<End, CallError> {
+    pub async fn end(self) -> Result<End, CallError> {
         again(&self.work.await)
     }
 
     async fn follow(
         self,
-        token: Option<Raw>,
+        mut hear: impl FnMut(Notification) -> Option<Notification>,
         mut told: broadcast::Receiver<Notification>,
         notifier: Notifier,
     ) -> Result<End, CallError> {
         let mut work = self.work;
-        let tell = async |mut notification: Notification| {
-            // Each caller has asked for progress under a token of its own, or for none.
-            if let Some(token) = &token {
-                notification.params.set(PROGRESS_TOKEN, token.clone());
+        let mut tell = async |notification| {
+            if let Some(notification) = hear(notification) {
                 notifier.send(notification).await;
             }
         };
@@ -141,8 +141,13 @@ impl fmt::Debug for Shared {
 // === impl WeakShared ===
 
 impl WeakShared {
+    /// Whether somebody waits for it.
+    pub fn is_wanted(&self) -> bool {
+        self.join().is_some()
+    }
+
     /// A part in the work; `None` when nobody is left that waits for it.
-    pub(crate) fn join(&self) -> Option<Shared> {
+    pub fn join(&self) -> Option<Shared> {
         Some(Shared {
             work: self.work.as_ref()?.upgrade()?,
             told: self.told.clone(),
