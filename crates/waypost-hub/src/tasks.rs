@@ -6,10 +6,11 @@
 //! | [`handle`] | what a task is called towards its caller |
 //! | [`passthrough`] | how `tasks/*` reach the task |
 //! | `collapse`, `schedule`, `progress` | how Waypost waits for a task in its caller's place |
-//! | `rounds`, `parked`, `state` | how a task that asks reaches a caller that knows no tasks |
+//! | `rounds`, `beside`, `parked`, `state` | how a task that asks reaches a caller that knows no tasks |
 //!
 //! `drive` puts them together for one call.
 
+mod beside;
 pub(crate) mod collapse;
 mod drive;
 pub mod event;
@@ -131,8 +132,9 @@ impl TaskDesk {
             call,
         };
         match round {
-            // A task that asks does nothing else meanwhile.
-            Some(_) if job.call.comeback == Comeback::Listens => Ok(Reply::nothing_to_hear()),
+            Some((round, _)) if job.call.comeback == Comeback::Listens => {
+                Ok(beside::listen(&self.0, job, round))
+            }
             Some((round, expires_ms)) => rounds::resume(&self.0, job, &round, expires_ms),
             None => Box::pin(drive::start(&self.0, job)).await,
         }

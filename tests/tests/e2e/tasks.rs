@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 use waypost_testkit::client::{Client, Reply};
-use waypost_testkit::demo::{demo_tasks, tasks};
+use waypost_testkit::demo::{demo_tasks, legacy_tasks, tasks};
+use waypost_testkit::kit::legacy;
 use waypost_testkit::misbehave::always_tasks::always_tasks;
 use waypost_testkit::misbehave::demands_tasks::demands_tasks;
 use waypost_testkit::run::{ANY_PORT, Running};
 use waypost_tests::gateway::Gateway;
 
 use crate::fake::{self, Fake};
-use crate::process::{Home, Served};
+use crate::process::{Home, Served, program};
 use crate::stage::{Stage, Way, both_ways, quick};
 use crate::support::{accept, created, task, task_in};
 
@@ -206,6 +207,37 @@ async fn a_handle_of_a_child_is_unknown_once_that_child_is_gone() {
         reply.answer["error"]["message"].as_str().unwrap(),
         unknown(&client).await
     );
+}
+
+/// The first call of a caller has a task: of one that knows tasks, and of one that does not.
+async fn first_calls(upstream: &str) {
+    let more = "tasks: { poll_first: 10ms, poll_least: 10ms }";
+    let upstream = format!("d: {{ {upstream}, required: true }}");
+    let arguments = || json!({ "seconds": 0.1, "label": "l" });
+    let gateway = Gateway::with(&upstream, more).await.unwrap();
+    let client = Client::new(&gateway.url).with_tasks();
+    let handle = created(&client.tool("d_slow_compute", arguments()).await.unwrap());
+    assert_eq!(handle.split('~').count(), 5, "{handle}");
+    let ended = task_in(&client, &handle, "completed").await;
+    assert_eq!(
+        ended["result"]["content"][0]["text"],
+        "slow_compute \"l\" finished after 0.1 s"
+    );
+    let gateway = Gateway::with(&upstream, more).await.unwrap();
+    let client = Client::new(&gateway.url);
+    let reply = client.tool("d_slow_compute", arguments()).await.unwrap();
+    assert_eq!(reply.text(), "slow_compute \"l\" finished after 0.1 s");
+}
+
+#[tokio::test]
+async fn the_task_of_a_callers_first_call_is_found_where_callers_are_kept_apart() {
+    let server = legacy_tasks(ANY_PORT, quick(), legacy::Options::default());
+    let server = server.await.unwrap();
+    first_calls(&format!("url: '{}'", server.url)).await;
+    let program = program().display().to_string();
+    let child = format!("command: '{program}', args: [demo-server, all, --stdio]");
+    first_calls(&format!("{child}, isolation: principal")).await;
+    first_calls(&format!("{child}, isolation: session")).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::{ResultType, ensure_complete};
+use waypost_wire::result::{INPUT_REQUESTS, ResultType, ensure_complete};
 use waypost_wire::task::{Status, Task};
 use waypost_wire::text::{SENTENCE, clip};
 
@@ -46,6 +46,15 @@ pub(crate) struct Wait {
     ttl: Option<Duration>,
     hint: Option<Duration>,
     settling: Option<Settling>,
+    open: Option<Open>,
+}
+
+/// Questions that the caller has while somebody waits beside them.
+#[derive(Debug)]
+struct Open {
+    keys: Vec<String>,
+    /// The last look showed fewer.
+    fewer: bool,
 }
 
 /// Questions that were just answered.
@@ -56,7 +65,7 @@ struct Settling {
 }
 
 /// How the wait ends.
-enum Close {
+pub(crate) enum Close {
     /// The task is over.
     Over(End, Outcome),
     /// The task asks this, and its caller may be asked.
@@ -105,7 +114,50 @@ impl Wait {
             ttl: None,
             hint: None,
             settling: None,
+            open: None,
         }
+    }
+
+    /// A wait beside questions that the caller has, which `keys` name: it ends with the task, or
+    /// when others are asked. Given up, it leaves the task alone.
+    pub(crate) fn beside(
+        desk: &Arc<Desk>,
+        job: Arc<Job>,
+        remote: Remote,
+        (born, progress): (Instant, Progress),
+        keys: Vec<String>,
+    ) -> Self {
+        let guard = Guard::idle(remote, &desk.cancels);
+        Self {
+            desk: Arc::clone(desk),
+            job,
+            guard,
+            progress,
+            born,
+            ttl: None,
+            hint: None,
+            settling: None,
+            open: Some(Open { keys, fewer: false }),
+        }
+    }
+
+    /// Waits for what ends the wait.
+    pub(crate) async fn close(&mut self, notifier: &Notifier) -> Close {
+        let mut polls = 0;
+        let close = self.watch(notifier, &mut polls).await;
+        let ended = WaitEnded {
+            request_id: &self.job.call.request_id,
+            upstream: &self.job.member.name,
+            outcome: close.outcome(),
+            polls,
+        };
+        ended.emit();
+        close
+    }
+
+    /// What the caller was told so far.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// The task at its upstream.
@@ -138,16 +190,7 @@ impl Wait {
         if let Some(task) = task {
             self.tell(&task, &notifier).await;
         }
-        let mut polls = 0;
-        let close = self.watch(&notifier, &mut polls).await;
-        let ended = WaitEnded {
-            request_id: &self.job.call.request_id,
-            upstream: &self.job.member.name,
-            outcome: close.outcome(),
-            polls,
-        };
-        ended.emit();
-        match close {
+        match self.close(&notifier).await {
             Close::Over(end, _) => {
                 self.guard.let_go();
                 Ok(end)
@@ -166,16 +209,21 @@ impl Wait {
                     job,
                     guard,
                     born,
+                    progress,
                     ..
                 } = self;
-                rounds::ask(&desk, &job, guard, born, &task)
+                rounds::ask(&desk, &job, guard, (born, progress), &task)
             }
         }
     }
 
     async fn watch(&mut self, notifier: &Notifier, polls: &mut u32) -> Close {
         let mut schedule = Schedule::new(&self.desk.times);
-        let give_up = Instant::now() + self.desk.times.max_wait;
+        let mut give_up = Instant::now() + self.desk.times.max_wait;
+        if self.open.is_some() {
+            // How long a question may be open is another's to see to.
+            give_up += self.desk.times.input_wait;
+        }
         let mut pause = schedule.wait(self.hint);
         loop {
             let (deadline, reason) = self.deadline(give_up);
@@ -243,8 +291,9 @@ impl Wait {
     }
 
     /// Whether the task is over or asks.
-    fn judge(&self, task: &Task) -> Option<Close> {
+    fn judge(&mut self, task: &Task) -> Option<Close> {
         match task.status {
+            Status::Working if self.changes(&Object::new()) => Some(Close::Ask(unasking(task))),
             Status::Working => None,
             Status::InputRequired => self.question(task),
             Status::Completed => Some(self.completed(task)),
@@ -253,12 +302,16 @@ impl Wait {
         }
     }
 
-    fn question(&self, task: &Task) -> Option<Close> {
+    fn question(&mut self, task: &Task) -> Option<Close> {
         let Some(requests) = asks::questions(task.members.get("inputRequests")?) else {
             let error = self.remote().bad("asks what cannot be read");
             return Some(Close::GiveUp(Err(error), Reason::Broken, Outcome::GivenUp));
         };
-        if requests.is_empty() || self.is_settling(&requests) {
+        let is_news = match &self.open {
+            Some(_) => self.changes(&requests),
+            None => !requests.is_empty() && !self.is_settling(&requests),
+        };
+        if !is_news {
             return None;
         }
         let declared = &self.job.call.meta.capabilities;
@@ -269,6 +322,21 @@ impl Wait {
                 Close::GiveUp(Ok(End::Error(error)), Reason::Undeclared, Outcome::GivenUp)
             }
         })
+    }
+
+    /// Whether the caller is to be given these questions in place of those that it has. That one
+    /// is not asked any more counts when it is seen twice: the upstream may look behind.
+    fn changes(&mut self, requests: &Object) -> bool {
+        let Some(open) = &mut self.open else {
+            return false;
+        };
+        let is_new = |key: &str| open.keys.iter().all(|had| had != key);
+        if requests.iter().any(|(key, _)| is_new(key)) {
+            return true;
+        }
+        let before = open.fewer;
+        open.fewer = open.keys.iter().any(|key| !requests.contains(key));
+        before && open.fewer
     }
 
     fn is_settling(&self, requests: &Object) -> bool {
@@ -384,6 +452,13 @@ impl Close {
             Self::Lost(_) => Outcome::Lost,
         }
     }
+}
+
+/// A task that asks nothing any more, as one that says so.
+fn unasking(task: &Task) -> Object {
+    let mut members = task.members.clone();
+    members.set(INPUT_REQUESTS, Raw::empty_object());
+    members
 }
 
 /// Errors to `tasks/get` that another try does not change.

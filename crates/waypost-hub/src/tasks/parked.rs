@@ -8,12 +8,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limit::{Limit, Permit};
 use crate::reply::End;
 use crate::shared::{Answer, Shared, WeakShared};
+use crate::tasks::progress::Progress;
 use crate::tasks::state::RoundId;
 
 /// How long a repeat gets the stored answer.
@@ -60,7 +61,15 @@ pub(crate) struct Waiting {
     parked: Arc<Parked>,
     id: RoundId,
     turn: u64,
-    claimed: oneshot::Receiver<()>,
+    over: CancellationToken,
+}
+
+/// What the caller of a round that waits has got.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    /// Those of the questions; none stands for any.
+    pub(crate) keys: Vec<String>,
+    pub(crate) progress: Progress,
 }
 
 /// Room for one more waiting round.
@@ -84,11 +93,13 @@ struct Table {
 /// whoever is late with an earlier one leaves the later alone.
 #[derive(Debug)]
 enum Slot {
-    /// Waits for its caller. Dropping the sender tells the timer.
+    /// Waits for its caller.
     Waiting {
         turn: u64,
-        _timer: oneshot::Sender<()>,
-        _place: Place,
+        asked: Asked,
+        /// Tells the timer, and who listens, when it waits no longer.
+        over: DropGuard,
+        place: Place,
     },
     Running {
         turn: u64,
@@ -116,21 +127,49 @@ impl Parked {
     }
 
     /// Lets a round wait, for the first time or again.
-    pub(crate) fn park(self: &Arc<Self>, id: RoundId, place: Place) -> Waiting {
-        let (timer, claimed) = oneshot::channel();
-        let mut table = self.table();
+    pub(crate) fn park(self: &Arc<Self>, id: RoundId, place: Place, asked: Asked) -> Waiting {
+        self.insert(self.table(), id, place, asked)
+    }
+
+    fn insert(
+        self: &Arc<Self>,
+        mut table: MutexGuard<'_, Table>,
+        id: RoundId,
+        place: Place,
+        asked: Asked,
+    ) -> Waiting {
+        let over = CancellationToken::new();
         let turn = table.turn();
         let slot = Slot::Waiting {
             turn,
-            _timer: timer,
-            _place: place,
+            asked,
+            over: over.clone().drop_guard(),
+            place,
         };
         table.slots.insert(id, slot);
         Waiting {
             parked: Arc::clone(self),
             id,
             turn,
-            claimed,
+            over,
+        }
+    }
+
+    /// The round as it waits now, and what its caller has got; it waits on.
+    pub(crate) fn look(self: &Arc<Self>, id: RoundId) -> Option<(Waiting, Asked)> {
+        match self.table().slots.get(&id)? {
+            Slot::Waiting {
+                turn, asked, over, ..
+            } => {
+                let waiting = Waiting {
+                    parked: Arc::clone(self),
+                    id,
+                    turn: *turn,
+                    over: over.token().clone(),
+                };
+                Some((waiting, asked.clone()))
+            }
+            Slot::Running { .. } | Slot::Given(..) | Slot::Used => None,
         }
     }
 
@@ -274,35 +313,70 @@ impl Drop for Ticket {
 // === impl Waiting ===
 
 impl Waiting {
-    /// Resolves as soon as somebody comes back with the round's state.
-    pub(crate) async fn claimed(&mut self) {
-        // Only ever dropped: with the slot.
-        drop((&mut self.claimed).await);
+    /// Resolves as soon as the round waits no longer, or for other answers: somebody has come back
+    /// with its state, say.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
     }
 
-    /// Takes the round because nobody came back; `false` when somebody just did.
-    pub(crate) fn expire(&self) -> bool {
+    /// Takes the round because nobody came back; `None` when somebody just did.
+    pub(crate) fn expire(&self) -> Option<Asked> {
+        let (_place, asked) = self.take(&mut self.parked.table())?;
+        Some(asked)
+    }
+
+    /// Answers the round though nobody came back; `false` when somebody just did.
+    pub(crate) fn give(&self, answer: &Answer) -> bool {
         let mut table = self.parked.table();
-        let ours = |slot: &Slot| matches!(slot, Slot::Waiting { turn, .. } if *turn == self.turn);
-        let waiting = table.slots.get(&self.id).is_some_and(ours);
+        let waiting = self.take(&mut table).is_some();
         if waiting {
-            table.slots.remove(&self.id);
+            table.give(self.id, Arc::clone(answer), None);
         }
         waiting
+    }
+
+    /// Lets the round wait anew, for answers to other questions; `None` when somebody just came
+    /// back.
+    pub(crate) fn ask(&self, asked: Asked) -> Option<Self> {
+        let mut table = self.parked.table();
+        let (place, _) = self.take(&mut table)?;
+        Some(self.parked.insert(table, self.id, place, asked))
+    }
+
+    fn take(&self, table: &mut Table) -> Option<(Place, Asked)> {
+        let slot = table.slots.remove(&self.id)?;
+        match slot {
+            Slot::Waiting {
+                turn, place, asked, ..
+            } if turn == self.turn => Some((place, asked)),
+            other => {
+                table.slots.insert(self.id, other);
+                None
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
     use crate::error::CallError;
     use crate::shared::answer;
 
     const ROUND: RoundId = 7;
 
+    fn asked() -> Asked {
+        Asked {
+            keys: Vec::new(),
+            progress: Progress::new(None),
+        }
+    }
+
     fn parked() -> (Arc<Parked>, Waiting) {
         let parked = Parked::new(9);
-        let waiting = parked.park(ROUND, parked.place().unwrap());
+        let waiting = parked.park(ROUND, parked.place().unwrap(), asked());
         (parked, waiting)
     }
 
@@ -332,7 +406,7 @@ mod tests {
     async fn a_claim_outlives_an_earlier_one_whose_round_was_put_back() {
         let (parked, _) = parked();
         let earlier = claim(&parked);
-        let _waiting = parked.park(ROUND, parked.place().unwrap());
+        let _waiting = parked.park(ROUND, parked.place().unwrap(), asked());
         let (later, go) = claim(&parked);
         drop(earlier);
         assert!(matches!(again(&parked), Claim::Joined(_)));
@@ -357,13 +431,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_late_timer_does_not_take_a_round_that_waits_again() {
-        let (parked, mut first) = parked();
+        let (parked, first) = parked();
         let work = claim(&parked);
-        first.claimed().await;
-        let second = parked.park(ROUND, parked.place().unwrap());
+        first.over().await;
+        let second = parked.park(ROUND, parked.place().unwrap(), asked());
         drop(work);
-        assert!(!first.expire());
-        assert!(second.expire());
+        assert!(first.expire().is_none());
+        assert!(second.expire().is_some());
         assert!(matches!(again(&parked), Claim::Gone));
     }
 }

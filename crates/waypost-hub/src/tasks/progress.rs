@@ -9,7 +9,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::task::{Status, Task};
 
 /// What the caller of one call was told of its progress.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Progress {
     /// The caller's own; without one it wants no progress.
     token: Option<Raw>,
@@ -24,6 +24,14 @@ impl Progress {
             token,
             last: 0.0,
             said: None,
+        }
+    }
+
+    /// Goes on with what was told, under another token.
+    pub(crate) fn under(&self, token: Option<Raw>) -> Self {
+        Self {
+            token,
+            ..self.clone()
         }
     }
 

@@ -247,6 +247,13 @@ impl Guard {
         }
     }
 
+    /// One that cancels nothing unless told to: somebody else watches over the task.
+    pub(crate) fn idle(remote: Remote, cancels: &Cancels) -> Self {
+        let mut guard = Self::new(remote, cancels);
+        guard.reason = None;
+        guard
+    }
+
     /// The task.
     pub(crate) fn remote(&self) -> &Remote {
         &self.remote

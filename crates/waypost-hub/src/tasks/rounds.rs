@@ -14,6 +14,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::{INPUT_REQUESTS, INPUT_RESPONSES, REQUEST_STATE};
 use waypost_wire::task::Status;
 
+use crate::call::Call;
 use crate::error::{CallError, Kind, Origin};
 use crate::generate::Notifier;
 use crate::registry::now_ms;
@@ -21,7 +22,7 @@ use crate::reply::{End, Reply};
 use crate::shared::{self, Answer, Shared, again};
 use crate::tasks::collapse::Wait;
 use crate::tasks::event::{PollFailed, Reason};
-use crate::tasks::parked::{Claim, Place, REPEATABLE, Ticket};
+use crate::tasks::parked::{Asked, Claim, REPEATABLE, Ticket, Waiting};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
 use crate::tasks::state::{Binding, Kind as StateKind, Round, RoundId, State, unknown_state};
@@ -35,7 +36,7 @@ pub(crate) fn ask(
     desk: &Arc<Desk>,
     job: &Job,
     guard: Guard,
-    born: Instant,
+    (born, progress): (Instant, Progress),
     task: &Object,
 ) -> Result<End, CallError> {
     let Some(place) = desk.parked.place() else {
@@ -51,24 +52,53 @@ pub(crate) fn ask(
         born_ms: now_ms().saturating_sub(millis(born.elapsed())),
     };
     let id = round.id;
-    let kept = desk.times.input_wait + REPEATABLE;
-    let state = State {
-        upstream: job.member.name.to_string(),
-        expires_ms: now_ms().saturating_add(millis(kept)),
-        kind: StateKind::Round(round),
-    };
-    let sealed = desk.states.seal(&state, &Binding::of(&job.call));
-    let (Some(sealed), Some(requests)) = (sealed, task.get(INPUT_REQUESTS)) else {
+    let Some((questions, keys)) = questions(desk, &job.member.name, &job.call, round, task) else {
         guard.cancel(Reason::Broken);
         return Err(CallError::new(Kind::Internal, Origin::Gateway));
     };
-    let keys = keys_of(requests);
-    park(desk, id, place, guard, keys);
-    Ok(End::InputRequired(Object::from_iter([
+    let waiting = desk.parked.park(id, place, Asked { keys, progress });
+    attend(desk, waiting, guard);
+    Ok(questions)
+}
+
+/// Asks the caller of a round that waits what the task asks by now, in place of what it asked;
+/// `None` when somebody just came back.
+pub(crate) fn ask_anew(
+    desk: &Arc<Desk>,
+    waiting: &Waiting,
+    (wait, job): (Wait, &Job),
+    round: Round,
+    task: &Object,
+) -> Option<End> {
+    let (questions, keys) = questions(desk, &job.member.name, &job.call, round, task)?;
+    let progress = wait.progress().clone();
+    let waiting = waiting.ask(Asked { keys, progress })?;
+    attend(desk, waiting, wait.into_guard());
+    Some(questions)
+}
+
+/// The questions of a task as the caller of `call` gets them, and their keys.
+fn questions(
+    desk: &Desk,
+    upstream: &str,
+    call: &Call,
+    round: Round,
+    task: &Object,
+) -> Option<(End, Vec<String>)> {
+    let kept = desk.times.input_wait + REPEATABLE;
+    let state = State {
+        upstream: upstream.to_owned(),
+        expires_ms: now_ms().saturating_add(millis(kept)),
+        kind: StateKind::Round(round),
+    };
+    let sealed = desk.states.seal(&state, &Binding::of(call))?;
+    let requests = task.get(INPUT_REQUESTS)?;
+    let result = Object::from_iter([
         ("resultType", Raw::string("input_required")),
         (INPUT_REQUESTS, requests.clone()),
         (REQUEST_STATE, Raw::string(&sealed)),
-    ])))
+    ]);
+    Some((End::InputRequired(result), keys_of(requests)))
 }
 
 /// Serves the retry of a call whose task asked.
@@ -132,9 +162,7 @@ fn go_on(
     ticket: Ticket,
     responses: Option<Raw>,
 ) -> Shared {
-    let age = Duration::from_millis(now_ms().saturating_sub(round.born_ms));
-    let now = Instant::now();
-    let born = now.checked_sub(age).unwrap_or(now);
+    let born = born(round);
     // Others may come to wait for it, with tokens of their own or without: each puts its own in.
     let progress = Progress::new(Some(Raw::null()));
     // From here on the task is cancelled when nobody waits, even before the first poll.
@@ -146,6 +174,13 @@ fn go_on(
     })
 }
 
+/// When the task of a round was made.
+pub(crate) fn born(round: &Round) -> Instant {
+    let age = Duration::from_millis(now_ms().saturating_sub(round.born_ms));
+    let now = Instant::now();
+    now.checked_sub(age).unwrap_or(now)
+}
+
 async fn answer(
     desk: Arc<Desk>,
     mut wait: Wait,
@@ -154,8 +189,9 @@ async fn answer(
     responses: Option<Raw>,
     notifier: Notifier,
 ) -> Answer {
-    if let Some(responses) = responses {
-        let keys = keys_of(&responses);
+    let responses = responses.map(|raw| (keys_of(&raw), raw));
+    // Who has no question any more has nothing to tell.
+    if let Some((keys, responses)) = responses.filter(|(keys, _)| !keys.is_empty()) {
         match wait.remote().update(responses).await {
             Ok(Ok(())) => wait.answered(keys),
             // The state is used up, so nobody can answer better: the task is of no use any more.
@@ -181,6 +217,12 @@ async fn answer(
 fn give(desk: &Arc<Desk>, ticket: Ticket, end: Result<End, CallError>) -> Answer {
     let answer = shared::answer(end);
     ticket.give(&answer);
+    sweep_later(desk);
+    answer
+}
+
+/// Forgets an answer that was given now when its time has come.
+pub(crate) fn sweep_later(desk: &Arc<Desk>) {
     // Without it a large answer would stay until somebody else comes back with a state.
     let parked = Arc::clone(&desk.parked);
     desk.background.spawn(|stop| async move {
@@ -189,7 +231,6 @@ fn give(desk: &Arc<Desk>, ticket: Ticket, end: Result<End, CallError>) -> Answer
             () = tokio::time::sleep(REPEATABLE) => parked.sweep(),
         }
     });
-    answer
 }
 
 /// The upstream certainly did not get the answers: the same state may bring them again.
@@ -198,23 +239,28 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
         wait.cancel(Reason::Full);
         return;
     };
-    park(desk, id, place, wait.into_guard(), Vec::new());
+    let asked = Asked {
+        keys: Vec::new(),
+        progress: wait.progress().clone(),
+    };
+    attend(desk, desk.parked.park(id, place, asked), wait.into_guard());
     // The round waits again, or somebody has it by now: either is none of the ticket's.
     drop(ticket);
 }
 
-/// `keys` are those of the questions; none stands for any.
-fn park(desk: &Arc<Desk>, id: RoundId, place: Place, guard: Guard, keys: Vec<String>) {
-    let mut waiting = desk.parked.park(id, place);
+/// Gives up a task whose caller does not come back.
+fn attend(desk: &Arc<Desk>, waiting: Waiting, guard: Guard) {
     let patience = desk.times.input_wait;
     desk.background.spawn(|stop| async move {
         tokio::select! {
             // The state outlives this process: whoever comes next may take the answer.
             () = stop.cancelled() => {}
-            // Whoever claimed it has a guard of its own.
-            () = waiting.claimed() => {}
+            // Whoever has it now has a guard of its own.
+            () = waiting.over() => {}
             () = tokio::time::sleep(patience) => {
-                if waiting.expire() && is_still_asked(guard.remote(), &keys).await {
+                if let Some(Asked { keys, .. }) = waiting.expire()
+                    && is_still_asked(guard.remote(), &keys).await
+                {
                     guard.cancel(Reason::InputWait);
                     return;
                 }

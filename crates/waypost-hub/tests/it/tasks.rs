@@ -7,6 +7,7 @@
 
 mod kit;
 
+mod beside;
 mod collapse;
 mod ends;
 mod hub;
