@@ -11,9 +11,14 @@ use crate::process::program;
 /// A client over HTTP and one that started `waypost stdio --connect`; their gateway lives as long
 /// as the last is kept.
 async fn clients() -> (Vec<Peer>, Gateway) {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/script.py");
+    clients_of("script.py").await
+}
+
+async fn clients_of(script: &str) -> (Vec<Peer>, Gateway) {
+    let script = format!("{}/tests/e2e/{script}", env!("CARGO_MANIFEST_DIR"));
     let upstream = format!("u: {{ command: python3, args: ['{script}'], required: true }}");
-    let gateway = Gateway::start(&upstream).await.unwrap();
+    let more = "tasks: { poll_first: 10ms, poll_least: 10ms }";
+    let gateway = Gateway::with(&upstream, more).await.unwrap();
     let program = program().display().to_string();
     let bridge = [
         &program,
@@ -156,6 +161,55 @@ async fn questions_of_one_call_are_answered_one_by_one() {
         assert_eq!(answers[0]["action"], "accept");
         assert!(
             answers[1]["content"].is_object() && answers[2]["content"].is_object(),
+            "{answers}"
+        );
+    }
+}
+
+// === questions of a task that Waypost waits for ===
+
+#[tokio::test]
+async fn a_task_that_ends_while_its_client_is_asked_ends_the_call() {
+    let (peers, _gateway) = clients_of("job.py").await;
+    for peer in peers {
+        let steps = json!([
+            { "ask": "elicitation/create" }, { "wait": "go" }, { "ask": "roots/list" },
+            { "wait": "go" },
+        ]);
+        let mut begun = run(&peer, steps).await;
+        // The second came while the first was open.
+        assert_eq!(says_nothing(&peer, &mut begun).await, (2, 2), "{peer:?}");
+        let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
+        assert_eq!(outcome.text(), "[]");
+    }
+}
+
+#[tokio::test]
+async fn r19_a_child_that_dies_while_a_task_of_it_asks_fails_the_call() {
+    let (peers, _gateway) = clients_of("job.py").await;
+    for peer in peers {
+        let steps = json!([{ "ask": "elicitation/create" }, { "wait": "go" }, { "die": 1 }]);
+        let mut begun = run(&peer, steps).await;
+        assert_eq!(says_nothing(&peer, &mut begun).await, (1, 1), "{peer:?}");
+        let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
+        let text = outcome.answer["error"]["message"].to_string();
+        assert!(text.contains("has ended"), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn questions_of_one_task_are_answered_one_by_one() {
+    let (peers, _gateway) = clients_of("job.py").await;
+    for peer in peers {
+        let steps = json!([
+            { "ask": "elicitation/create" }, { "ask": "roots/list" }, { "answer": 1 },
+            { "ask": "sampling/createMessage" }, { "answer": 1 }, { "answer": 1 },
+        ]);
+        let outcome = outcome(&peer, steps, Answers::usual()).await;
+        let answers: Value = serde_json::from_str(outcome.text()).unwrap();
+        assert_eq!(answers[0]["action"], "accept");
+        assert!(
+            answers[1]["roots"].is_array() && answers[2]["content"].is_object(),
             "{answers}"
         );
     }

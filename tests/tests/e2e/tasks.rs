@@ -216,17 +216,20 @@ async fn first_calls(upstream: &str) {
     let arguments = || json!({ "seconds": 0.1, "label": "l" });
     let gateway = Gateway::with(&upstream, more).await.unwrap();
     let client = Client::new(&gateway.url).with_tasks();
-    let handle = created(&client.tool("d_slow_compute", arguments()).await.unwrap());
+    let handle = created(&client.tool("d_external_job", arguments()).await.unwrap());
     assert_eq!(handle.split('~').count(), 5, "{handle}");
     let ended = task_in(&client, &handle, "completed").await;
     assert_eq!(
         ended["result"]["content"][0]["text"],
-        "slow_compute \"l\" finished after 0.1 s"
+        "external_job \"l\" finished in its own process"
     );
     let gateway = Gateway::with(&upstream, more).await.unwrap();
     let client = Client::new(&gateway.url);
-    let reply = client.tool("d_slow_compute", arguments()).await.unwrap();
-    assert_eq!(reply.text(), "slow_compute \"l\" finished after 0.1 s");
+    let reply = client.tool("d_external_job", arguments()).await.unwrap();
+    assert_eq!(
+        reply.text(),
+        "external_job \"l\" finished in its own process"
+    );
 }
 
 #[tokio::test]
