@@ -99,7 +99,7 @@ impl Shared {
 
     /// Its end alone.
     #[cfg(test)]
-    pub async fn end(self) -> Result<End, CallError> {
+    pub(crate) async fn end(self) -> Result<End, CallError> {
         again(&self.work.await)
     }
 

@@ -143,7 +143,7 @@ async fn an_answer_may_come_while_nobody_waits() {
         let end = end(&legacy, again.clone()).await;
         assert!(matches!(end, End::Complete(_)), "{end:?}");
     }
-    sleep(std::time::Duration::from_secs(61)).await;
+    sleep(Duration::from_secs(61)).await;
     assert!(legacy.call(again).await.is_err(), "too late to repeat it");
 }
 
@@ -251,10 +251,7 @@ async fn a_repeat_hears_all_notifications_under_its_own_token_and_the_first_unde
 async fn methods_that_are_not_of_the_protocol_are_refused() {
     let server = Played::new();
     let legacy = server.legacy(Isolation::Shared, 9);
-    legacy
-        .begin(std::sync::Arc::new(server.clone()))
-        .await
-        .unwrap();
+    legacy.begin(Arc::new(server.clone())).await.unwrap();
     let line = server.line(0);
     line.says(&json!({ "id": "x", "method": "tools/call" }));
     let refused = line.hears(refusal("x")).await;
@@ -288,7 +285,7 @@ async fn r25_a_call_that_is_given_up_while_it_asks_is_cancelled_at_once() {
     let is_cancel = |said: &Value| said["method"] == "notifications/cancelled";
     let cancelled = line.hears(is_cancel).await;
     assert_eq!(cancelled["params"]["requestId"], request["id"]);
-    assert!(before.elapsed() < std::time::Duration::from_secs(1));
+    assert!(before.elapsed() < Duration::from_secs(1));
     assert!(legacy.call(gives_up).await.is_err(), "a state is good once");
 }
 
@@ -306,7 +303,7 @@ async fn without_room_to_wait_a_call_that_needs_a_visit_first_fails() {
             "data": { "elicitations": [visit] } } }),
         );
         let again = line.request("tools/call");
-        let again = tokio::time::timeout(std::time::Duration::from_secs(5), again).await;
+        let again = timeout(Duration::from_secs(5), again).await;
         assert!(again.is_err(), "sent again");
     };
     let mut call = call();
