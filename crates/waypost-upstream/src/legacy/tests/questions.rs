@@ -232,7 +232,7 @@ async fn a_repeat_hears_all_notifications_under_its_own_token_and_the_first_unde
         }
         line.says(&result(&request));
     };
-    let ((first, repeat), ()) = join(both, plays).await;
+    let ((first, repeat), ()) = Box::pin(join(both, plays)).await;
     let told = async |reply: Reply| {
         let events: Vec<_> = reply.into_stream().collect().await;
         let notifications = events.into_iter().filter_map(|event| match event.unwrap() {
