@@ -30,9 +30,20 @@ pub(crate) trait Outlet: Send + Sync + fmt::Debug {
     /// Sends without waiting; what finds no room is lost, notifications first.
     fn post(&self, class: Class, message: Pieces);
 
-    /// Whether anybody reads there now.
+    /// As [`Outlet::post`]; `false` when nothing is taken there any more.
+    fn offer(&self, class: Class, message: Pieces) -> bool {
+        self.post(class, message);
+        true
+    }
+
+    /// Whether anybody reads there now, and more may come.
     fn is_read(&self) -> bool {
         true
+    }
+
+    /// What it is a part of and may outlive it, for a message that is none of its own.
+    fn whole(&self) -> Option<Arc<dyn Outlet>> {
+        None
     }
 
     /// The exchange is over without an answer.

@@ -117,7 +117,7 @@ where
         if let Some(permit) = &permit {
             // For what goes on after its client has left.
             request.extensions_mut().insert(Arc::clone(permit));
-        } else if request.headers().contains_key(SESSION_ID) {
+        } else if is_of_session(&request) {
             permit = self.spare.permit().map(Arc::new);
             request.extensions_mut().insert(NoRoom);
         }
@@ -126,6 +126,13 @@ where
             permit,
         }
     }
+}
+
+/// Whether it may be what makes room: it names a session, in a header or in the address that an
+/// HTTP+SSE client was given.
+fn is_of_session<B>(request: &Request<B>) -> bool {
+    let path = request.uri().path();
+    request.headers().contains_key(SESSION_ID) || path.starts_with("/messages")
 }
 
 // === impl InFlightFuture ===
@@ -292,6 +299,10 @@ mod tests {
         assert_eq!(held.status(), 200, "there is room");
         assert_eq!(send(false, false).await.status(), 503);
         assert_eq!(send(true, true).await.status(), 503);
+        for (path, of_session) in [("/messages/u?session=s", true), ("/mcp", false)] {
+            let request = Request::builder().uri(path).body(()).unwrap();
+            assert_eq!(is_of_session(&request), of_session, "{path}");
+        }
         let mut open = Vec::new();
         for _ in 0..SPARE {
             open.push(send(true, false).await);

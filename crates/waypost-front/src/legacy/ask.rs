@@ -117,10 +117,14 @@ impl Questions {
         let params = request.get("params").and_then(|raw| raw.as_object().ok());
         let mut params = params.unwrap_or_default();
         name(&mut params, key);
-        let outlet = self.session.reaching(&self.outlet);
-        let to = Arc::clone(&outlet);
-        let (mut pending, message) = Pending::new(&self.session, outlet, key, &method, params);
-        to.send(pending.class(), [message].into()).await;
+        let own = Arc::clone(&self.outlet);
+        let (mut pending, message) = Pending::new(&self.session, own, key, &method, params);
+        let class = pending.class();
+        let other = self.session.reaching(&self.outlet);
+        match other.filter(|other| other.offer(class, [message.clone()].into())) {
+            Some(other) => pending.outlet = other,
+            None => self.outlet.send(class, [message].into()).await,
+        }
         // One that was not sent needs not be taken back.
         pending.is_out();
         self.out.push(pending);
@@ -223,6 +227,10 @@ impl Drop for Pending {
         let message = message::encode_notification(method::CANCELLED, &params);
         // Not one of those that may be lost: the client would show the question for ever.
         let class = Class::TakeBack(self.question.number);
-        self.outlet.post(class, [message].into());
+        if !self.outlet.offer(class, [message.clone()].into())
+            && let Some(other) = self.question.session.reachable()
+        {
+            other.post(class, [message].into());
+        }
     }
 }

@@ -27,7 +27,10 @@ impl Asks for Client {
         let outlet = session.reachable()?;
         let to = Arc::clone(&outlet);
         let (mut pending, message) = Pending::new(&session, outlet, "", method, params.clone());
-        to.post(pending.class(), [message].into());
+        // It may have ended this moment.
+        if !to.offer(pending.class(), [message].into()) {
+            return None;
+        }
         pending.is_out();
         Some(Box::pin(pending.answer()))
     }

@@ -182,8 +182,19 @@ impl Outlet for Ring {
         state.write(class, message);
     }
 
+    fn offer(&self, class: Class, message: Pieces) -> bool {
+        let mut state = self.lock();
+        if state.ended.is_some() {
+            return false;
+        }
+        state.make_room(true);
+        state.write(class, message);
+        true
+    }
+
     fn is_read(&self) -> bool {
-        Self::is_read(self)
+        let state = self.lock();
+        state.attached && state.ended.is_none()
     }
 
     fn close(&self) {

@@ -114,7 +114,7 @@ pub(crate) struct Question {
     /// The same as a number, which no other of this session has.
     pub(crate) number: u64,
     pub(crate) answer: oneshot::Receiver<Outcome>,
-    session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
 }
 
 // === impl Session ===
@@ -275,14 +275,13 @@ impl Session {
         }
     }
 
-    /// Where a question reaches the client that belongs on this stream: there, if anybody reads it.
-    pub(crate) fn reaching(&self, stream: &Arc<dyn Outlet>) -> Arc<dyn Outlet> {
-        let other = if stream.is_read() {
+    /// Where else a question reaches the client that belongs on this stream, which nobody reads.
+    pub(crate) fn reaching(&self, stream: &Arc<dyn Outlet>) -> Option<Arc<dyn Outlet>> {
+        if stream.is_read() {
             None
         } else {
             self.reachable()
-        };
-        other.unwrap_or_else(|| Arc::clone(stream))
+        }
     }
 
     /// Where a question reaches the client that belongs on no stream.
@@ -292,7 +291,8 @@ impl Session {
         }
         let state = self.lock();
         let mut streams = state.asking.iter().map(|(_, outlet)| outlet);
-        streams.find(|outlet| outlet.is_read()).cloned()
+        let stream = streams.find(|outlet| outlet.is_read())?;
+        Some(stream.whole().unwrap_or_else(|| Arc::clone(stream)))
     }
 
     /// The client can be asked on this stream until the result is dropped.

@@ -20,7 +20,7 @@ use http_body_util::StreamBody;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-use waypost_hub::limit::Permit;
+use waypost_hub::limit::{NoRoom, Permit};
 use waypost_hub::reply::Lasting;
 use waypost_wire::message::Message;
 use waypost_wire::sse::KEEP_ALIVE;
@@ -31,6 +31,7 @@ use crate::answer;
 use crate::encode::{self, Pieces};
 use crate::event::{Finish, OpenStream};
 use crate::in_flight::MOST_CALLS;
+use crate::legacy::PING;
 use crate::legacy::event;
 use crate::legacy::sessions::Sessions;
 use crate::media::{self, Wants};
@@ -149,7 +150,11 @@ async fn take(
     media::check_content_type(&head.headers)?;
     let body = admit::read(body, parts, head).await?;
     let message = admit::parse(&body, parts.json_depth)?;
-    if let Message::Request(_) = &message {
+    if let Message::Request(request) = &message {
+        let room = head.extensions.get::<NoRoom>().is_none() || request.method == PING;
+        if !room {
+            return Err(Refusal::NoRoom.to(request.id.clone()));
+        }
         let waits = channel.waiting.try_acquire();
         let _waits = waits.map_err(|_| Refusal::StreamFull)?;
         channel.outbox.room_for_more().await;

@@ -236,11 +236,29 @@ async fn what_is_asked_outside_of_calls_comes_on_the_standing_stream_or_that_of_
             panic!("no answer");
         };
         assert_eq!(told, Raw::from(&roots));
-        drop(ask().expect("somebody reads"));
+        let answer = ask().expect("somebody reads");
         let stream = get.as_mut().unwrap_or(&mut stream);
         let dropped = stream.message().await;
+        drop(answer);
         is_cancelled(&stream.message().await, &dropped);
     }
     drop(stream);
     assert!(ask().is_none(), "nobody reads");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_on_a_stream_that_has_ended_is_taken_back_on_another() {
+    let waits = front_over(|_| Ok(silent()), |_| {});
+    let peer = Peer::open(&waits, LATEST, &json!({ "roots": {} })).await;
+    let call = request(1, "tools/call", &json!({ "name": "t" }));
+    let mut stream = peer.stream(&call).await;
+    let session = waits.calls().pop().unwrap().session.unwrap();
+    let answer = session.ask("roots/list", &object(&json!({})));
+    let question = stream.message().await;
+    peer.notify("notifications/cancelled", &json!({ "requestId": 1 }))
+        .await;
+    assert_eq!(stream.next().await, None);
+    let mut standing = peer.get(None).await;
+    drop(answer.expect("it was asked"));
+    is_cancelled(&standing.message().await, &question);
 }

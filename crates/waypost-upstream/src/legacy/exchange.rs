@@ -53,6 +53,8 @@ pub(crate) struct Exchange {
     method: String,
     /// What the server repeats in progress notifications; later legs have others.
     progress_token: Option<Raw>,
+    /// The server was told to make a task of it.
+    creates_task: bool,
     /// The task that it waits for; then it has no caller of its own.
     task: Option<String>,
     state: Mutex<State>,
@@ -96,6 +98,7 @@ impl Exchange {
             upstream: Arc::clone(upstream),
             method: call.method.clone(),
             progress_token: call.meta.progress_token.clone(),
+            creates_task: call.params.contains("task"),
             task: None,
             state: Mutex::default(),
             wake: Notify::new(),
@@ -111,6 +114,7 @@ impl Exchange {
             upstream: Arc::clone(upstream),
             method: method.to_owned(),
             progress_token: None,
+            creates_task: false,
             task: Some(task.to_owned()),
             // Keys of one task are never used twice, also should it be waited for again.
             state: Mutex::new(State {
@@ -125,6 +129,11 @@ impl Exchange {
     /// The task that it waits for.
     pub(crate) fn task(&self) -> Option<&str> {
         self.task.as_deref()
+    }
+
+    /// Whether its answer is a task, as servers of 2025-11-25 make them.
+    pub(crate) fn creates_task(&self) -> bool {
+        self.creates_task
     }
 
     /// The upstream's name.

@@ -12,7 +12,7 @@ use waypost_wire::method;
 use waypost_wire::raw::Raw;
 
 use super::exchange::{Ending, Exchange};
-use super::{translate, url_mode};
+use super::{tasks, translate, url_mode};
 use crate::fault::Fault;
 use crate::outlet::Awaited;
 
@@ -136,7 +136,11 @@ impl Awaited for Seat {
 
     fn read(&self, ending: Ending) -> Result<waypost_hub::reply::End, Fault> {
         match ending {
-            Ending::Answer(outcome) => translate::end(self.exchange.method(), outcome),
+            Ending::Answer(outcome) => {
+                let end = translate::end(self.exchange.method(), outcome);
+                let creates = self.exchange.creates_task();
+                end.map(|end| if creates { tasks::created(end) } else { end })
+            }
             Ending::Ours(end) => Ok(end),
         }
     }

@@ -165,14 +165,7 @@ impl Legacy {
             return Ok(tasks::demanded());
         }
         call.params.set("task", Raw::empty_object());
-        let end = self.start(session, call).await?;
-        Ok(match end {
-            Reply::End(end) => Reply::End(tasks::created(end)),
-            Reply::Stream(events) => Reply::Stream(Box::pin(events.map(|event| match event {
-                Ok(Event::End(end)) => Ok(Event::End(tasks::created(end))),
-                other => other,
-            }))),
-        })
+        self.start(session, call).await
     }
 
     /// Answers what is asked about a task. It lives in the session that made it.

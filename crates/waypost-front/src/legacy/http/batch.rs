@@ -187,6 +187,14 @@ impl Outlet for Answers {
         self.0.post(one_of_several(class), message);
     }
 
+    fn is_read(&self) -> bool {
+        Outlet::is_read(&*self.0)
+    }
+
+    fn whole(&self) -> Option<Arc<dyn Outlet>> {
+        Some(Arc::clone(&self.0) as Arc<dyn Outlet>)
+    }
+
     fn close(&self) {
         // One is over; the others may go on.
     }

@@ -75,6 +75,12 @@ impl Table {
             return true;
         }
         let mut state = self.state();
+        // One may have begun meanwhile, which looked before this was there.
+        if let Ok(call) = state.target(request) {
+            drop(state);
+            self.put_to(&call, request.clone(), Whose::Early);
+            return true;
+        }
         let keeps = state.early.len() < EARLY && self.may_ask(request);
         if keeps {
             state.early.push(request.clone());

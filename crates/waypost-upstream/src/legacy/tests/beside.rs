@@ -370,3 +370,30 @@ async fn an_answer_to_one_of_two_questions_keeps_the_place_for_the_other() {
     };
     assert!(refused["error"].is_object(), "{refused}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_a_call_becomes_after_its_questions_is_one() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let mut asks = caller();
+    asks.params.set("task", Raw::empty_object());
+    let plays = async {
+        let line = server.first().await;
+        let request = line.request("tools/call").await;
+        line.says_on(Some(&request), &question("a"));
+        (line, request)
+    };
+    let (asked, (line, request)) = join(end(&legacy, asks), plays).await;
+    let mut answers = caller();
+    answers
+        .params
+        .set("requestState", Raw::string(&state(asked)));
+    answers.params.set("inputResponses", Raw::from(&accept()));
+    let plays = async {
+        line.hears(|said| said["id"] == "a").await;
+        let task = json!({ "taskId": "t", "status": "working" });
+        line.says(&json!({ "id": request["id"], "result": { "task": task } }));
+    };
+    let (end, ()) = join(end(&legacy, answers), plays).await;
+    assert!(matches!(end, End::Task(_)), "{end:?}");
+}
