@@ -76,6 +76,13 @@ async fn says_nothing(peer: &Peer, begun: &mut Begun) -> (usize, usize) {
     }
 }
 
+/// The outcome of a call whose questions nobody answers; `expected` as [`says_nothing`] has it.
+async fn unanswered(peer: &Peer, steps: Value, expected: (usize, usize)) -> Outcome {
+    let mut begun = run(peer, steps).await;
+    assert_eq!(says_nothing(peer, &mut begun).await, expected, "{peer:?}");
+    peer.finish(begun, &Answers::refusing()).await.unwrap()
+}
+
 async fn outcome(peer: &Peer, steps: Value, answers: Answers) -> Outcome {
     let begun = run(peer, steps).await;
     peer.finish(begun, &answers).await.unwrap()
@@ -103,9 +110,7 @@ async fn a_server_that_needs_no_answer_any_more_ends_the_call_with_the_question_
     let (peers, _gateway) = clients().await;
     for peer in peers {
         let steps = json!([{ "ask": "elicitation/create" }, { "wait": "go" }]);
-        let mut begun = run(&peer, steps).await;
-        assert_eq!(says_nothing(&peer, &mut begun).await, (1, 1), "{peer:?}");
-        let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
+        let outcome = unanswered(&peer, steps, (1, 1)).await;
         assert_eq!(outcome.text(), "[]");
     }
 }
@@ -118,9 +123,7 @@ async fn a_question_that_the_server_takes_back_is_taken_back_at_the_client() {
             { "ask": "elicitation/create" }, { "wait": "go" }, { "take_back": 1 },
             { "ask": "sampling/createMessage" }, { "wait": "go" }, { "take_back": 1 },
         ]);
-        let mut begun = run(&peer, steps).await;
-        assert_eq!(says_nothing(&peer, &mut begun).await, (2, 2), "{peer:?}");
-        let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
+        let outcome = unanswered(&peer, steps, (2, 2)).await;
         assert_eq!(outcome.text(), "[]");
     }
 }
@@ -130,9 +133,7 @@ async fn r19_a_child_that_dies_while_its_client_is_asked_fails_the_call_at_once(
     let (peers, _gateway) = clients().await;
     for peer in peers {
         let steps = json!([{ "ask": "elicitation/create" }, { "wait": "go" }, { "die": 1 }]);
-        let mut begun = run(&peer, steps).await;
-        assert_eq!(says_nothing(&peer, &mut begun).await, (1, 1), "{peer:?}");
-        let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
+        let outcome = unanswered(&peer, steps, (1, 1)).await;
         let text = outcome.answer["error"]["message"].to_string();
         assert!(text.contains("exit") && text.contains('3'), "{outcome:?}");
     }
@@ -189,9 +190,7 @@ async fn r19_a_child_that_dies_while_a_task_of_it_asks_fails_the_call() {
     let (peers, _gateway) = clients_of("job.py").await;
     for peer in peers {
         let steps = json!([{ "ask": "elicitation/create" }, { "wait": "go" }, { "die": 1 }]);
-        let mut begun = run(&peer, steps).await;
-        assert_eq!(says_nothing(&peer, &mut begun).await, (1, 1), "{peer:?}");
-        let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
+        let outcome = unanswered(&peer, steps, (1, 1)).await;
         let text = outcome.answer["error"]["message"].to_string();
         assert!(text.contains("has ended"), "{outcome:?}");
     }
