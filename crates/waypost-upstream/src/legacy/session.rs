@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -103,22 +103,27 @@ impl Session {
             opening.client,
         ));
         let mut dialled = None;
+        let retiring = Arc::new(OnceLock::<CancellationToken>::new());
         let shake = async {
             let link = opening.dial.dial(Arc::clone(&table) as _).await?;
             dialled = Some(Arc::clone(&link));
+            let retiring = Arc::clone(&retiring);
+            // What is lost before there is a session is none.
+            let lost = move || drop(retiring.get().map(CancellationToken::cancel));
+            let mut telling = Box::pin(tell_all(Arc::clone(&table), Arc::clone(&link), lost));
             let shaken = tokio::select! {
                 shaken = handshake::shake(&table, &*link, &opening.hello) => shaken,
                 // The server may ask whether we are there.
-                never = tell_all(&table, &*link, || ()) => match never {},
+                never = &mut telling => match never {},
             };
-            Ok((link, shaken?))
+            Ok((link, shaken?, telling))
         };
         let late = |_| Err(Fault::Late(opening.within));
         let opened = timeout(opening.within, shake).await.unwrap_or_else(late);
         if let (Err(_), Some(link)) = (&opened, dialled) {
             opening.tasks.spawn(|_| async move { link.close().await });
         }
-        let (link, facts) = opened?;
+        let (link, facts, telling) = opened?;
         let instance = link.instance();
         let random = || format!("{:016x}", rand::random::<u64>()).into();
         let session = Arc::new(Self {
@@ -131,7 +136,7 @@ impl Session {
             tasks: opening.tasks.clone(),
             level: Told::default(),
             subscribed: Mutex::default(),
-            retiring: CancellationToken::new(),
+            retiring: retiring.get_or_init(CancellationToken::new).clone(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             lost: CancellationToken::new(),
@@ -148,7 +153,12 @@ impl Session {
                 attended.leave(&pool);
                 attended.settle().await;
             };
-            let attending = attended.tell_while(living);
+            let attending = async {
+                tokio::select! {
+                    () = living => {}
+                    never = telling => match never {},
+                }
+            };
             // Whoever waits for the session must learn that it goes, also when that failed inside.
             if AssertUnwindSafe(attending).catch_unwind().await.is_err() {
                 attended.lost.cancel();
@@ -334,14 +344,6 @@ impl Session {
             }
         }
         std::future::pending().await
-    }
-
-    /// Tells the server what it is to be told, for as long as `living` goes on.
-    async fn tell_while(&self, living: impl Future<Output = ()>) {
-        tokio::select! {
-            () = living => {}
-            never = tell_all(&self.table, &*self.link, || self.retire()) => match never {},
-        }
     }
 
     /// Nothing begins in it any more.

@@ -33,8 +33,13 @@ const TOLD_WITHIN: Duration = Duration::from_secs(30);
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// Sends what is queued, as much side by side as the link takes; `lost` is called when the server
-/// turns out to have forgotten the session.
-pub(crate) async fn tell_all(table: &Table, link: &dyn Link, lost: impl Fn()) -> Infallible {
+/// turns out to have forgotten the session. Whoever drops it loses what is on its way.
+pub(crate) async fn tell_all(
+    table: Arc<Table>,
+    link: Arc<dyn Link>,
+    lost: impl Fn(),
+) -> Infallible {
+    let (table, link) = (&*table, &*link);
     let most = link.side_by_side();
     let mut going = FuturesUnordered::new();
     // What is being told of each call; and of none.

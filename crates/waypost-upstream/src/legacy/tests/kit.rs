@@ -50,6 +50,8 @@ struct Inner {
     told: tokio::sync::Notify,
     /// Answers that it does not take: it fails so, or never says anything.
     refused: Mutex<Vec<(String, Option<Fault>)>>,
+    /// Answers that it takes only after a time.
+    slow: Mutex<Vec<(String, Duration)>>,
 }
 
 /// One session.
@@ -58,6 +60,8 @@ pub(super) struct Line {
     server: Played,
     ear: SharedEar,
     said: Mutex<Vec<Value>>,
+    /// The ids of the answers that it has.
+    taken: Mutex<Vec<String>>,
     closed: std::sync::atomic::AtomicBool,
 }
 
@@ -70,6 +74,7 @@ impl Played {
             dialled: AtomicUsize::new(0),
             told: tokio::sync::Notify::new(),
             refused: Mutex::default(),
+            slow: Mutex::default(),
         }))
     }
 
@@ -87,6 +92,11 @@ impl Played {
     pub(super) fn refuses(&self, question: &str, fault: Option<Fault>) {
         let refused = (question.to_owned(), fault);
         self.0.refused.lock().unwrap().push(refused);
+    }
+
+    /// It takes the answer to this question only after so long.
+    pub(super) fn is_slow_to_take(&self, question: &str, after: Duration) {
+        self.0.slow.lock().unwrap().push((question.to_owned(), after));
     }
 
     pub(super) fn dialled(&self) -> usize {
@@ -135,6 +145,7 @@ impl Dial for Played {
             server: self.clone(),
             ear,
             said: Mutex::default(),
+            taken: Mutex::default(),
             closed: Default::default(),
         });
         self.0.sessions.lock().unwrap().push(Arc::clone(&line));
@@ -193,6 +204,11 @@ impl Line {
             .await
     }
 
+    /// Whether it has the answer to this question.
+    pub(super) fn has_taken(&self, question: &str) -> bool {
+        self.taken.lock().unwrap().iter().any(|id| id == question)
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
@@ -231,7 +247,17 @@ impl Link for Shared {
         let refused = self.0.server.0.refused.lock().unwrap();
         let refused = refused.iter().find(|(id, _)| told["id"] == **id);
         match refused.map(|(_, fault)| fault.clone()) {
-            None => Box::pin(ready(Ok(()))),
+            None => {
+                let slow = self.0.server.0.slow.lock().unwrap();
+                let slow = slow.iter().find(|(id, _)| told["id"] == **id);
+                let after = slow.map_or(Duration::ZERO, |(_, after)| *after);
+                Box::pin(async move {
+                    sleep(after).await;
+                    let id = told["id"].as_str().unwrap_or_default().to_owned();
+                    self.0.taken.lock().unwrap().push(id);
+                    Ok(())
+                })
+            }
             Some(Some(fault)) => Box::pin(ready(Err(fault))),
             Some(None) => Box::pin(pending()),
         }

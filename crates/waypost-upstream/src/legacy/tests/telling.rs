@@ -11,7 +11,7 @@ use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::End;
 use waypost_wire::raw::Raw;
 
-use super::kit::{Played, call, end, question, result, state};
+use super::kit::{Played, WELCOME, call, end, question, result, state};
 use crate::fault::Fault;
 use crate::legacy::Legacy;
 
@@ -141,4 +141,24 @@ async fn a_call_that_may_have_run_when_all_ends_is_not_said_to_be_worth_another_
     let error = comes_back(&legacy, &state).await.unwrap_err();
     assert!(error.to_string().contains("it may have run"), "{error}");
     assert!(!error.retryable);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_being_told_when_the_handshake_ends_gets_through() {
+    let server = Played::new();
+    server.welcomes(Duration::from_secs(1), WELCOME);
+    server.is_slow_to_take("early", Duration::from_secs(2));
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let plays = async {
+        let line = server.first().await;
+        line.hears(|said| said["method"] == "initialize").await;
+        line.says(&json!({ "id": "early", "method": "ping" }));
+        let request = line.request("tools/call").await;
+        assert!(!line.has_taken("early"), "the handshake is over before");
+        sleep(Duration::from_secs(5)).await;
+        assert!(line.has_taken("early"));
+        line.says(&result(&request));
+    };
+    let (end, ()) = join(end(&legacy, call()), plays).await;
+    assert!(matches!(end, End::Complete(_)), "{end:?}");
 }
