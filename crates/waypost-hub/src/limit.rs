@@ -39,6 +39,14 @@ impl Limit {
     }
 }
 
+impl Permit {
+    /// Room for one more within the same bound, if there is any: for one of several that came as
+    /// one.
+    pub fn another(&self) -> Option<Self> {
+        self.0.permit()
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.used.fetch_sub(1, Ordering::Relaxed);
@@ -56,6 +64,8 @@ mod tests {
         assert!(first.is_some() && second.is_some() && limit.permit().is_none());
         drop(first);
         assert!(limit.permit().is_some());
+        let one = Limit::new(1).permit();
+        assert!(one.as_ref().and_then(Permit::another).is_none(), "its bound is the same");
         assert!(Limit::new(0).permit().is_none());
     }
 }

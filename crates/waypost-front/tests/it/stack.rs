@@ -17,7 +17,7 @@ use waypost_policy::in_flight::InFlightLayer;
 use waypost_policy::origin::OriginGuardLayer;
 
 use crate::fake::{Answer, Front, Post, read};
-use crate::peer::{self, LATEST, Peer};
+use crate::peer::{self, LATEST, OLDEST, Peer};
 
 fn stacked(front: &Front, keys: &[Key], limit: usize) -> Router {
     let yaml = "upstreams: { a: { url: 'http://127.0.0.1:9' } }";
@@ -136,4 +136,25 @@ async fn a_call_of_a_session_is_in_flight_until_it_is_over() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     let taken = client.ask("logging/setLevel", &level).await;
     assert_eq!(taken.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_call_of_a_batch_counts_by_itself() {
+    let front = peer::front(|_| Ok(peer::silent()));
+    let mut client = Peer::open(&front, OLDEST, &json!({})).await;
+    client.router = stacked(&front, &[], 3);
+    let call = |id: u64| peer::request(id, "tools/call", &json!({}));
+    let ping = peer::request(9, "ping", &json!({}));
+    let batch = json!([call(1), call(2), call(3), call(4), ping]);
+    let mut stream = client.stream(&batch).await;
+    let refused = stream.message().await;
+    assert_eq!(
+        (&refused["id"], &refused["error"]["code"]),
+        (&json!(4), &json!(-32603))
+    );
+    let pong = stream.message().await;
+    assert_eq!(pong["id"], 9, "no work");
+    let level = json!({ "level": "info" });
+    let refused = client.ask("logging/setLevel", &level).await;
+    assert_eq!(refused.refusal(), (503, -32603), "all room is taken");
 }

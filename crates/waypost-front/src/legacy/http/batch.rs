@@ -12,7 +12,7 @@ use waypost_hub::limit::Permit;
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::batch::VERSION;
 use waypost_wire::error::Malformed;
-use waypost_wire::message::Message;
+use waypost_wire::message::{Message, Request};
 
 use super::{Post, refuse, stream};
 use crate::Parts;
@@ -20,6 +20,7 @@ use crate::admit::{Admitted, Batch, LegacyMessage};
 use crate::answer;
 use crate::encode::{self, Pieces};
 use crate::event::Finish;
+use crate::legacy::PING;
 use crate::legacy::body::RingBody;
 use crate::legacy::place::Marks;
 use crate::legacy::ring::{Reader, Ring};
@@ -35,6 +36,14 @@ use crate::rescue;
 /// Where all answers go. Once nobody holds it, none is to come.
 #[derive(Debug)]
 struct Answers(Arc<Ring>);
+
+/// What the calls of a POST hold of the bound on what is in flight, where there is one: the first
+/// counts as the POST does, each other by itself.
+#[derive(Debug)]
+struct Room {
+    first: Option<Arc<Permit>>,
+    post: Option<Arc<Permit>>,
+}
 
 /// Answers a POST of several messages.
 pub(crate) async fn answer(
@@ -59,10 +68,10 @@ pub(crate) async fn answer(
     let ring = Ring::new();
     let reader = ring.read(None);
     let answers = Arc::new(Answers(ring));
-    let permit = head.extensions.get::<Arc<Permit>>();
+    let mut room = Room::new(head.extensions.get::<Arc<Permit>>());
     let mut answered = false;
     for member in batch.members {
-        answered |= post.member(&hold, asker, permit, member, &answers);
+        answered |= post.member(&hold, asker, &mut room, member, &answers);
     }
     drop(answers);
     if !answered {
@@ -99,13 +108,13 @@ impl Post<'_> {
         &self,
         hold: &Hold,
         asker: &Asker,
-        permit: Option<&Arc<Permit>>,
+        room: &mut Room,
         member: Result<Admitted, Refused>,
         answers: &Arc<Answers>,
     ) -> bool {
         let refused = match member {
             Ok(Admitted::Legacy(message)) => match message.message {
-                Message::Request(_) => self.request(hold, asker, permit, *message, answers),
+                Message::Request(_) => self.request(hold, asker, room, *message, answers),
                 other @ (Message::Notification(_) | Message::Response(..)) => {
                     serve::told(hold.session(), other);
                     return false;
@@ -130,7 +139,7 @@ impl Post<'_> {
         &self,
         hold: &Hold,
         asker: &Asker,
-        permit: Option<&Arc<Permit>>,
+        room: &mut Room,
         message: LegacyMessage,
         answers: &Arc<Answers>,
     ) -> Result<(), Refused> {
@@ -145,6 +154,11 @@ impl Post<'_> {
             finish.refused(&refusal);
             refusal.to(id.clone())
         })?;
+        let permit = room.next(&request).map_err(|refusal| {
+            finish.method(&request.method);
+            finish.refused(&refusal);
+            refusal.to(id.clone())
+        })?;
         let incoming = Incoming {
             request,
             meta,
@@ -153,7 +167,7 @@ impl Post<'_> {
             outlet: Arc::clone(answers) as Arc<dyn Outlet>,
             asks: self.wants != Wants::Json,
             cancelled: CancellationToken::new(),
-            permit: permit.cloned(),
+            permit,
             finish,
         };
         serve::request(self.sessions, &self.parts.calls, incoming).map_err(|refusal| refusal.to(id))
@@ -174,6 +188,34 @@ async fn array(mut reader: Reader) -> Option<Pieces> {
         array.push_back(b"]".as_slice().into());
         array
     })
+}
+
+// === impl Room ===
+
+impl Room {
+    fn new(post: Option<&Arc<Permit>>) -> Self {
+        Self {
+            first: post.cloned(),
+            post: post.cloned(),
+        }
+    }
+
+    /// Room for one more request.
+    ///
+    /// # Errors
+    /// [`Refusal::NoRoom`] when there is none.
+    fn next(&mut self, request: &Request) -> Result<Option<Arc<Permit>>, Refusal> {
+        if request.method == PING {
+            return Ok(None);
+        }
+        match (self.first.take(), &self.post) {
+            (None, Some(post)) => {
+                let another = post.another().ok_or(Refusal::NoRoom)?;
+                Ok(Some(Arc::new(another)))
+            }
+            (first, _) => Ok(first),
+        }
+    }
 }
 
 // === impl Answers ===
