@@ -224,6 +224,13 @@ impl Carrier {
         }
     }
 
+    /// Notes into `other` what was noted here last: for a call that gets the answer of another.
+    pub fn tell(&self, other: &Self) {
+        if let Some(instance) = self.instance() {
+            other.note(&instance);
+        }
+    }
+
     /// The last that was noted: once there is an answer, the one that gave it.
     pub fn instance(&self) -> Option<Arc<str>> {
         let last = self.0.as_ref()?;

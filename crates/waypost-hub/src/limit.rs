@@ -65,7 +65,10 @@ mod tests {
         drop(first);
         assert!(limit.permit().is_some());
         let one = Limit::new(1).permit();
-        assert!(one.as_ref().and_then(Permit::another).is_none(), "its bound is the same");
+        assert!(
+            one.as_ref().and_then(Permit::another).is_none(),
+            "its bound is the same"
+        );
         assert!(Limit::new(0).permit().is_none());
     }
 }

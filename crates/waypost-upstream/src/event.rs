@@ -29,8 +29,16 @@ impl Ignored<'_> {
 pub(crate) struct Untold<'a> {
     pub(crate) upstream: &'a str,
     pub(crate) fault: &'a Fault,
-    /// A call waited for the server to have it, and fails.
-    pub(crate) of_call: bool,
+    /// What becomes of the call that waits for the server to have it, where one does.
+    pub(crate) call: Option<Waits>,
+}
+
+/// What becomes of a call whose answer the server did not take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waits {
+    Fails,
+    /// The server may have it, and was only slow to say so.
+    GoesOn,
 }
 
 impl Untold<'_> {
@@ -39,12 +47,16 @@ impl Untold<'_> {
         let Self {
             upstream,
             fault,
-            of_call,
+            call,
         } = self;
-        if *of_call {
-            tracing::warn!(upstream, %fault, "the server did not take an answer; its call fails");
-        } else {
-            tracing::debug!(upstream, %fault, "the server did not take a message");
+        match call {
+            Some(Waits::Fails) => {
+                tracing::warn!(upstream, %fault, "the server did not take an answer; its call fails");
+            }
+            Some(Waits::GoesOn) => {
+                tracing::warn!(upstream, %fault, "the server is slow to take an answer; its call goes on");
+            }
+            None => tracing::debug!(upstream, %fault, "the server did not take a message"),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::task::yield_now;
 use tokio::time::Instant;
+use waypost_hub::call::Carrier;
 use waypost_hub::error::CallError;
 use waypost_hub::generate::Notifier;
 use waypost_hub::reply::{End, Event};
@@ -30,22 +31,23 @@ type Slots = HashMap<String, Slot>;
 #[derive(Debug)]
 enum Slot {
     /// Given up with the last who waits for it.
-    Going(WeakShared),
-    Ended(Instant, Answer),
+    Going(WeakShared, Carrier),
+    Ended(Instant, Answer, Carrier),
 }
 
-/// What a state gets.
+/// What a state gets; and what knows which session the answer comes from, once it is there.
 #[derive(Debug)]
 pub(crate) enum Claim {
     /// A part in the wait for the call.
-    Going(Shared),
+    Going(Shared, Carrier),
     /// What came of it.
-    Ended(Answer),
+    Ended(Answer, Carrier),
 }
 
 /// A call that goes on.
 pub(crate) struct Going {
     pub(crate) outlet: Outlet,
+    pub(crate) carrier: Carrier,
     /// What is to be seen to first.
     pub(crate) visits: Option<(Visits, Waiting)>,
 }
@@ -60,33 +62,39 @@ impl Repeats {
     ) -> Option<Claim> {
         let mut slots = lock(&self.0);
         match slots.get(state) {
-            Some(Slot::Going(work)) => return work.join().map(Claim::Going),
-            Some(Slot::Ended(at, answer)) => {
+            Some(Slot::Going(work, carrier)) => {
+                return work.join().map(|work| Claim::Going(work, carrier.clone()));
+            }
+            Some(Slot::Ended(at, answer, carrier)) => {
                 let is_kept = at.elapsed() < REPEATABLE;
-                return is_kept.then(|| Claim::Ended(Arc::clone(answer)));
+                return is_kept.then(|| Claim::Ended(Arc::clone(answer), carrier.clone()));
             }
             None => {}
         }
         let going = begin()?;
         slots.retain(|_, slot| match slot {
-            Slot::Going(work) => work.is_wanted(),
-            Slot::Ended(at, _) => at.elapsed() < REPEATABLE,
+            Slot::Going(work, _) => work.is_wanted(),
+            Slot::Ended(at, ..) => at.elapsed() < REPEATABLE,
         });
         let (all, key) = (Arc::clone(&self.0), state.to_owned());
+        let (carrier, kept) = (going.carrier.clone(), going.carrier.clone());
         let work = Shared::new(QUEUE, |notifier| async move {
             let answer = shared::answer(going.end(notifier).await);
-            let ended = Slot::Ended(Instant::now(), Arc::clone(&answer));
+            let ended = Slot::Ended(Instant::now(), Arc::clone(&answer), kept);
             lock(&all).insert(key, ended);
             answer
         });
-        slots.insert(state.to_owned(), Slot::Going(work.downgrade()));
-        Some(Claim::Going(work))
+        let slot = Slot::Going(work.downgrade(), carrier.clone());
+        slots.insert(state.to_owned(), slot);
+        Some(Claim::Going(work, carrier))
     }
 }
 
 impl Going {
     async fn end(self, notifier: Notifier) -> Result<End, CallError> {
-        let Self { mut outlet, visits } = self;
+        let Self {
+            mut outlet, visits, ..
+        } = self;
         if let Some((visits, waiting)) = visits {
             visits.pay(&waiting).await;
         }

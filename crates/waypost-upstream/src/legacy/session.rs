@@ -109,7 +109,12 @@ impl Session {
             dialled = Some(Arc::clone(&link));
             let retiring = Arc::clone(&retiring);
             // What is lost before there is a session is none.
-            let lost = move || drop(retiring.get().map(CancellationToken::cancel));
+            let lost = move || {
+                retiring
+                    .get()
+                    .into_iter()
+                    .for_each(CancellationToken::cancel)
+            };
             let mut telling = Box::pin(tell_all(Arc::clone(&table), Arc::clone(&link), lost));
             let shaken = tokio::select! {
                 shaken = handshake::shake(&table, &*link, &opening.hello) => shaken,

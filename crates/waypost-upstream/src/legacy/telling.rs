@@ -23,7 +23,7 @@ use super::exchange::Exchange;
 use super::link::Link;
 use super::outbox::Word;
 use super::table::Table;
-use crate::event::Untold;
+use crate::event::{Untold, Waits};
 use crate::fault::Fault;
 
 /// How long the server may take to accept what is told to it.
@@ -164,10 +164,14 @@ impl Table {
         let id = call
             .filter(|_| fails)
             .and_then(|call| self.withdraw_call(call));
+        let waits = match fails {
+            true => id.map(|_| Waits::Fails),
+            false => call.map(|_| Waits::GoesOn),
+        };
         Untold {
             upstream: self.upstream(),
             fault,
-            of_call: id.is_some(),
+            call: waits,
         }
         .emit();
         let (Some(call), Some(id)) = (call, id) else {

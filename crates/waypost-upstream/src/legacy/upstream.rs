@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use tokio::sync::Semaphore;
-use waypost_hub::call::{Call, Comeback, Principal, Session as ClientSession};
+use waypost_hub::call::{Call, Carrier, Comeback, Principal, Session as ClientSession};
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
@@ -216,21 +216,38 @@ impl Legacy {
         }
         let goes_on = || {
             let waiting = self.parked.take(state)?;
-            let (told, outlet) = waiting.exchange.resume(call);
+            // Looked at for all who come with this state.
+            let carrier = Carrier::watched();
+            let mut resumed = call.clone();
+            resumed.carrier = carrier.clone();
+            let (told, outlet) = waiting.exchange.resume(&resumed);
             for answer in &told {
                 if let Some(response) = answer.response() {
                     waiting.table.say_of(Some(&waiting.exchange), response);
                 }
             }
             let visits = Visits::of(&told).map(|visits| (visits, waiting));
-            Some(Going { outlet, visits })
+            Some(Going {
+                outlet,
+                carrier,
+                visits,
+            })
         };
         match self.repeats.claim(state, goes_on).ok_or_else(unknown)? {
-            Claim::Ended(answer) => shared::again(&answer).map(Reply::End),
-            Claim::Going(work) => {
+            Claim::Ended(answer, carrier) => {
+                carrier.tell(&call.carrier);
+                shared::again(&answer).map(Reply::End)
+            }
+            Claim::Going(work, carrier) => {
                 let wants = Wants::of(call);
                 let events = work.events(move |notification| wants.hear(notification));
-                first(events).await
+                let mine = call.carrier.clone();
+                let events = events.inspect(move |event| {
+                    if matches!(event, Ok(Event::End(_))) {
+                        carrier.tell(&mine);
+                    }
+                });
+                first(events.boxed()).await
             }
         }
     }

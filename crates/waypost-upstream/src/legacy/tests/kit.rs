@@ -96,7 +96,11 @@ impl Played {
 
     /// It takes the answer to this question only after so long.
     pub(super) fn is_slow_to_take(&self, question: &str, after: Duration) {
-        self.0.slow.lock().unwrap().push((question.to_owned(), after));
+        self.0
+            .slow
+            .lock()
+            .unwrap()
+            .push((question.to_owned(), after));
     }
 
     pub(super) fn dialled(&self) -> usize {

@@ -8,7 +8,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use waypost_config::config::Isolation;
-use waypost_hub::call::{Call, Comeback};
+use waypost_hub::call::{Call, Carrier, Comeback};
 use waypost_hub::reply::{End, Event, Reply};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::raw::Raw;
@@ -179,6 +179,7 @@ async fn a_repeat_waits_on_when_the_connection_of_the_first_is_lost() {
     assert!((&mut first).now_or_never().is_none());
     line.hears(|said| said["id"] == "a").await;
     answers.meta.progress_token = Some(Raw::string("repeat"));
+    answers.carrier = Carrier::watched();
     let mut repeat = end(&legacy, answers.clone());
     assert!((&mut repeat).now_or_never().is_none());
     drop(first);
@@ -190,7 +191,13 @@ async fn a_repeat_waits_on_when_the_connection_of_the_first_is_lost() {
         matches!(end_of_repeat, End::Complete(_)),
         "{end_of_repeat:?}"
     );
-    assert_eq!(end(&legacy, answers).await, end_of_repeat);
+    // What answered is known to all, were the end a task.
+    let session = legacy.instance(&answers.principal, None);
+    assert!(session.is_some());
+    assert_eq!(answers.carrier.instance(), session);
+    answers.carrier = Carrier::watched();
+    assert_eq!(end(&legacy, answers.clone()).await, end_of_repeat);
+    assert_eq!(answers.carrier.instance(), session);
     // It answered the question once.
     let again = timeout(Duration::from_secs(5), line.hears(|said| said["id"] == "a")).await;
     assert!(again.is_err(), "{again:?}");
