@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -21,13 +21,12 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::handshake::{self, Hello};
+use super::handshake::{self, Begun, Hello};
 use super::key::Key;
 use super::link::{Dial, Link};
 use super::pool::Pool;
 use super::table::Table;
 use super::tasks::Results;
-use super::telling::tell_all;
 use crate::ear::Ear as _;
 use crate::fault::Fault;
 use crate::flight::Opened;
@@ -100,35 +99,14 @@ impl Session {
             audience,
             declared,
             others,
-            opening.client,
+            opening.client.clone(),
         ));
-        let mut dialled = None;
-        let retiring = Arc::new(OnceLock::<CancellationToken>::new());
-        let shake = async {
-            let link = opening.dial.dial(Arc::clone(&table) as _).await?;
-            dialled = Some(Arc::clone(&link));
-            let retiring = Arc::clone(&retiring);
-            // What is lost before there is a session is none.
-            let lost = move || {
-                retiring
-                    .get()
-                    .into_iter()
-                    .for_each(CancellationToken::cancel)
-            };
-            let mut telling = Box::pin(tell_all(Arc::clone(&table), Arc::clone(&link), lost));
-            let shaken = tokio::select! {
-                shaken = handshake::shake(&table, &*link, &opening.hello) => shaken,
-                // The server may ask whether we are there.
-                never = &mut telling => match never {},
-            };
-            Ok((link, shaken?, telling))
-        };
-        let late = |_| Err(Fault::Late(opening.within));
-        let opened = timeout(opening.within, shake).await.unwrap_or_else(late);
-        if let (Err(_), Some(link)) = (&opened, dialled) {
-            opening.tasks.spawn(|_| async move { link.close().await });
-        }
-        let (link, facts, telling) = opened?;
+        let Begun {
+            link,
+            facts,
+            telling,
+            retiring,
+        } = handshake::begin(&opening, &table).await?;
         let instance = link.instance();
         let random = || format!("{:016x}", rand::random::<u64>()).into();
         let session = Arc::new(Self {
@@ -141,7 +119,7 @@ impl Session {
             tasks: opening.tasks.clone(),
             level: Told::default(),
             subscribed: Mutex::default(),
-            retiring: retiring.get_or_init(CancellationToken::new).clone(),
+            retiring,
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             lost: CancellationToken::new(),
