@@ -278,8 +278,8 @@ pub enum Reach {
     Stdio {
         /// The program, to be looked up in the child's PATH.
         command: String,
-        /// Its arguments.
-        args: Vec<String>,
+        /// Its arguments, which may carry a secret.
+        args: Vec<Secret>,
         /// Variables set for it.
         env: Vec<(String, Secret)>,
         /// Variables passed on from Waypost's environment; `*` is all.

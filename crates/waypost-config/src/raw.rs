@@ -122,11 +122,11 @@ pub(crate) struct RawLimits {
     pub(crate) json_depth: usize,
     /// Requests worked on at once; beyond it clients get an error at once. Open listen streams do not count, nor do answers, cancels and ends of sessions.
     pub(crate) in_flight: usize,
-    /// Open listen streams; beyond it a new one is told to come back.
+    /// Open listen streams, with those that client sessions have for their changes; beyond it a new one is told to come back.
     pub(crate) listeners: usize,
     /// Calls that wait for an answer of their caller at once.
     pub(crate) parked: usize,
-    /// Notifications that may wait for one slow listener; more of the same kind become one.
+    /// Changes of lists that may wait for one slow listener; more of the same kind become one.
     pub(crate) listener_queue: usize,
     /// Open client connections.
     pub(crate) connections: usize,
@@ -164,7 +164,7 @@ pub(crate) struct RawTasks {
 pub(crate) struct RawState {
     /// SQLite file, relative to this configuration file.
     pub(crate) path: String,
-    /// Secrets of at least 32 characters that task handles are sealed with: the first seals, all are accepted. Without any, one is made and kept beside `path`.
+    /// Secrets of at least 32 characters that task handles, session ids and request states are sealed with: the first seals, all are accepted, so a new one goes in front and the old one stays until nobody uses what it sealed. Without any, one is made and kept beside `path`.
     pub(crate) keys: Vec<Secret>,
 }
 
@@ -245,7 +245,7 @@ impl Default for RawLimits {
             response_body: SizeText("64MiB".to_owned()),
             json_depth: 64,
             in_flight: 1024,
-            listeners: 4096,
+            listeners: 16_384,
             parked: 1000,
             listener_queue: 256,
             connections: 10_000,

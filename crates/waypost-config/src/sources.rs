@@ -9,7 +9,7 @@ use crate::node::{Entry, Kind, Node, Place, Scalar, Style};
 /// What every setting's environment variable begins with.
 const PREFIX: &str = "WAYPOST_";
 /// Variables with the prefix that are the program's own.
-const RESERVED: &[&str] = &["WAYPOST_CONFIG"];
+const RESERVED: &[&str] = &["WAYPOST_CONFIG", "WAYPOST_KEY"];
 /// Where the file is looked for when none is named.
 const PLACES: [&str; 2] = ["waypost.yaml", ".config/waypost/waypost.yaml"];
 
@@ -144,7 +144,11 @@ impl std::fmt::Debug for Sources {
 
 /// `WAYPOST_UPSTREAMS__MY_CI__TOOLS__DENY` is `upstreams`, `my-ci`, `tools`, `deny`.
 fn env_path(name: &str) -> Vec<String> {
-    let parts: Vec<_> = name.trim_start_matches(PREFIX).split("__").collect();
+    let parts: Vec<_> = name
+        .strip_prefix(PREFIX)
+        .unwrap_or(name)
+        .split("__")
+        .collect();
     let mut path = Vec::new();
     for (depth, part) in parts.iter().enumerate() {
         let of_upstream = matches!(

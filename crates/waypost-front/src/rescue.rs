@@ -1,8 +1,8 @@
 //! The one table from what can go wrong to HTTP status and JSON-RPC error.
 //!
 //! A failure behind the gateway is a JSON-RPC error in an HTTP 200, so that clients show its
-//! message; HTTP errors are for broken HTTP contracts, authentication and load. No match has a
-//! catch-all arm: a new kind does not compile until it has numbers.
+//! message; HTTP errors are for broken HTTP contracts, authentication and load. No match over a kind
+//! has a catch-all arm: a new one does not compile until it has numbers.
 
 use http::StatusCode;
 use serde::Serialize;

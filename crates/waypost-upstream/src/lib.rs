@@ -74,7 +74,7 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
         } => {
             let program = stdio::Program {
                 command: command.clone(),
-                args: args.clone(),
+                args: args.iter().map(|arg| arg.expose().to_owned()).collect(),
                 env: env.clone(),
                 inherit_env: inherit_env.clone(),
                 cwd: cwd.clone(),

@@ -156,7 +156,7 @@ fn local(
     variables(&raw.env, &raw.inherit_env, at, report);
     Some(Reach::Stdio {
         command,
-        args: raw.args,
+        args: raw.args.into_iter().map(Secret::new).collect(),
         env: raw.env.0,
         inherit_env: raw.inherit_env,
         cwd: raw.cwd.map(|cwd| settings::beside(folder, &cwd)),
@@ -243,7 +243,8 @@ pub(super) fn fingerprint(reach: &Reach) -> String {
             cwd,
         } => {
             group("stdio", vec![command.clone()], false);
-            group("args", args.clone(), false);
+            let args = args.iter().map(|arg| arg.expose().to_owned());
+            group("args", args.collect(), false);
             group("env", names(env), true);
             group("inherit", inherit_env.clone(), true);
             group(

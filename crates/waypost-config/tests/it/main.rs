@@ -13,12 +13,17 @@ mod sources;
 mod together;
 mod upstreams;
 
-use waypost_config::{Config, Loaded, Problem, parse_str};
+use waypost_config::{Config, Loaded, Problem, Secret, parse_str};
 
 /// Checks the problems of a file: `line:column severity key: what (hint)`.
 #[track_caller]
 fn check(yaml: &str, expected: &[&str]) {
     expect_problems(parse_str(yaml), expected);
+}
+
+fn joined(args: &[Secret]) -> String {
+    let args: Vec<_> = args.iter().map(Secret::expose).collect();
+    args.join(" ")
 }
 
 #[track_caller]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use waypost_config::{Config, Reach, Severity, Sources, load};
 
-use crate::expect_problems;
+use crate::{expect_problems, joined};
 
 /// Writes files into a fresh folder and names the first as the configuration.
 fn files(files: &[(&str, &str)]) -> (tempfile::TempDir, Sources) {
@@ -158,7 +158,7 @@ fn r39_values_from_outside_reach_every_kind_of_key() {
         panic!("local")
     };
     assert_eq!(
-        (args.join(" ").as_str(), env[0].1.expose()),
+        (joined(args).as_str(), env[0].1.expose()),
         ("--cost=$5 $HOME", "${N}: {x}")
     );
 }
@@ -216,6 +216,9 @@ fn problems_outside_the_file_name_their_variable_or_flag() {
         ("WAYPOST_FRONT__ALLOWED_HOSTS", "a"),
         ("WAYPOST_FRONT__STRICT", "true"),
         ("WAYPOST_TOKEN", "x"),
+        ("WAYPOST_WAYPOST_LISTEN", "127.0.0.1:4"),
+        // The program's own.
+        ("WAYPOST_KEY", "x"),
     ]);
     let problems = load(&sources).unwrap_err();
     let mut found: Vec<_> = problems
@@ -230,6 +233,7 @@ fn problems_outside_the_file_name_their_variable_or_flag() {
             "environment variable `WAYPOST_FRONT__KEEP_ALIVE`: front.keep_alive: a duration needs a unit: `***`",
             "environment variable `WAYPOST_FRONT__STRICT`: front.strict: unknown key",
             "environment variable `WAYPOST_TOKEN`: : this variable names no setting and is ignored",
+            "environment variable `WAYPOST_WAYPOST_LISTEN`: : this variable names no setting and is ignored",
             "flag `--listen`: listen: not an address to listen on: `***`",
             "flag `--log-format`: log.format: must be one of `text`, `json`",
         ]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use waypost_config::{Declared, Isolation, Reach, TaskPolicy, Upstream, UpstreamEra};
 
-use crate::{check, good};
+use crate::{check, good, joined};
 
 /// The only upstream of a file in which it is all there is.
 #[track_caller]
@@ -98,7 +98,7 @@ fn r40_a_local_server_gets_what_the_file_says() {
         panic!("local")
     };
     assert_eq!(
-        (command.as_str(), args.join(" ").as_str()),
+        (command.as_str(), joined(args).as_str()),
         ("npx", "-y 8080 true")
     );
     let env: Vec<_> = env

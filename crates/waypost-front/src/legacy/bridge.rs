@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use waypost_hub::backoff::Backoff;
 use waypost_wire::batch::VERSION;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -234,23 +235,23 @@ impl Session {
     /// Relays the standing stream, over and over, until the daemon has none.
     async fn stand(&self, open: Open) {
         let questions = self.asked.stream();
-        let mut wait = AGAIN_FIRST;
+        let mut again = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
         let mut last: Option<String> = None;
         let mut stood = false;
         loop {
+            let mut asked = None;
             let headers = from(&open.headers, last.as_deref());
             match self.way.link.bare(Method::GET, headers).await {
                 Ok(mut reply) if reply.is_stream() => {
                     stood = true;
-                    wait = AGAIN_FIRST;
+                    again.reset();
                     while let Ok(Some(line)) = reply.next().await {
                         if let Ok(message) = Message::parse(&line) {
                             self.relay(&questions, &message, line).await;
                         }
                     }
                     last = reply.last.take().or(last);
-                    let retry = reply.retry.map(Duration::from_millis);
-                    wait = retry.unwrap_or(wait).min(AGAIN_MOST);
+                    asked = reply.retry.map(Duration::from_millis);
                 }
                 Ok(reply) if reply.status.is_server_error() => {}
                 // It was there before: changes are still to be heard.
@@ -263,8 +264,7 @@ impl Session {
                 Ok(_) => return,
                 Err(error) => tracing::debug!(%error, "the stream of changes is down"),
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(AGAIN_MOST);
+            sleep(asked.unwrap_or_else(|| again.failed()).min(AGAIN_MOST)).await;
         }
     }
 }

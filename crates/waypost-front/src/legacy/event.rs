@@ -1,6 +1,7 @@
 //! What session clients make the front log and count.
 
 use waypost_hub::call::Principal;
+use waypost_hub::error::CallError;
 
 use crate::legacy::session::Session;
 
@@ -38,6 +39,12 @@ pub(crate) fn not_read(error: &waypost_hub::store::StoreError) {
 pub(crate) fn end_not_stored(error: &waypost_hub::store::StoreError) {
     let source = &error.source;
     tracing::error!(%error, %source, "the end of a client session is not stored yet");
+}
+
+/// The hub does not say what changes for a session; it is asked again.
+pub(crate) fn not_listened(session: &Session, error: &CallError) {
+    let mark = session.mark;
+    tracing::warn!(mark, %error, "a client session hears of no changes for now");
 }
 
 /// A session begins to hold something: it is new, or its id was opened again.

@@ -323,17 +323,17 @@ pub(crate) async fn stream_or_end(
         Err(refusal) => return refuse(None, refusal, finish),
     };
     let id = named.session;
-    let hold = match sessions.find(id, &asker.principal, &asker.view).await {
-        Ok(hold) => hold,
-        Err(refusal) => return refuse(None, refusal, finish),
-    };
     if head.method == Method::DELETE {
-        if let Err(refusal) = sessions.end(hold).await {
+        if let Err(refusal) = sessions.end(id, &asker.principal, &asker.view).await {
             return refuse(None, refusal, finish);
         }
         finish.outcome("complete");
         return empty(StatusCode::NO_CONTENT);
     }
+    let hold = match sessions.find(id, &asker.principal, &asker.view).await {
+        Ok(hold) => hold,
+        Err(refusal) => return refuse(None, refusal, finish),
+    };
     match Wants::of(&head.headers) {
         Ok(Wants::Either | Wants::Sse) => {}
         Ok(Wants::Json) => return refuse(None, Refusal::NeedsStream, finish),

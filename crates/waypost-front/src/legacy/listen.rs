@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
+use waypost_hub::backoff::Backoff;
 use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
+use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::Event;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -21,9 +23,11 @@ use waypost_wire::raw::Raw;
 
 use crate::Calls;
 use crate::events::Events;
+use crate::legacy::event;
 use crate::legacy::session::{Heard, Session};
 use crate::legacy::sessions::Sessions;
 use crate::legacy::translate;
+use crate::rescue;
 
 /// Resources of one session; the hub takes no more on one stream.
 const MOST_RESOURCES: usize = 1_000;
@@ -60,7 +64,7 @@ pub(crate) fn start(sessions: &Sessions, calls: &Calls, session: &Arc<Session>) 
 /// Listens as long as somebody wants to hear, whatever fails on the way: the session counts as one
 /// that is listened for.
 async fn listen(calls: &Calls, session: &Arc<Session>) {
-    let mut wait = AGAIN_FIRST;
+    let mut again = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
     loop {
         let listener = Listener {
             calls: calls.clone(),
@@ -75,8 +79,7 @@ async fn listen(calls: &Calls, session: &Arc<Session>) {
         {
             return;
         }
-        sleep(wait).await;
-        wait = (wait * 2).min(AGAIN_MOST);
+        sleep(again.failed()).await;
     }
 }
 
@@ -91,7 +94,8 @@ pub(crate) async fn subscribe(
     uri: &str,
 ) -> Result<Object, ErrorObject> {
     let known = session.resources();
-    if known.len() >= MOST_RESOURCES {
+    let is_new = !known.iter().any(|known| known == uri);
+    if is_new && known.len() >= MOST_RESOURCES {
         let text = format!("more than {MOST_RESOURCES} resources in one session");
         return Err(ErrorObject::new(code::INVALID_PARAMS, &text));
     }
@@ -103,15 +107,24 @@ pub(crate) async fn subscribe(
     let mut heard = session.heard.subscribe();
     start(sessions, calls, session);
     let acknowledged = heard.wait_for(|heard| heard.count >= count);
-    let acknowledged = match tokio::time::timeout(OPEN_WITHIN, acknowledged).await {
-        Ok(Ok(heard)) => heard.resources.iter().any(|known| known == uri),
-        Ok(Err(_)) | Err(_) => false,
+    let (acknowledged, failed) = match tokio::time::timeout(OPEN_WITHIN, acknowledged).await {
+        Ok(Ok(heard)) => {
+            let told = heard.resources.iter().any(|known| known == uri);
+            (told, heard.failed.clone())
+        }
+        Ok(Err(_)) | Err(_) => (false, Some(Arc::new(late()))),
     };
     if acknowledged {
         sessions.save(session).await;
         return Ok(Object::new());
     }
-    session.wish(|resources| resources.retain(|known| known != uri));
+    // One that was told of until now is again, once that works.
+    if is_new || failed.is_none() {
+        session.wish(|resources| resources.retain(|known| known != uri));
+    }
+    if let Some(error) = failed {
+        return Err(rescue::call_error(&error).1);
+    }
     let text = "no upstream tells of changes of this resource";
     let data = Object::from_iter([("uri", Raw::string(uri))]);
     let data = Raw::from(data).decode::<serde_json::Value>();
@@ -154,33 +167,38 @@ enum Turn {
 impl Listener {
     async fn run(mut self) {
         let mut wishes = self.session.wishes.subscribe();
-        let mut wait = AGAIN_FIRST;
+        let mut again = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
         let mut stream: Option<Events> = None;
         loop {
             let count = *wishes.borrow_and_update();
             let opened = tokio::time::timeout(OPEN_WITHIN, self.open()).await;
-            let opened = opened.ok().flatten();
-            let resources = match opened {
-                Some((new, resources)) => {
+            let (resources, failed) = match opened.unwrap_or_else(|_| Err(late())) {
+                Ok((new, resources)) => {
                     // What came in between is on the old stream.
                     if let Some(old) = stream.replace(new) {
                         self.drain(old);
                     }
-                    wait = AGAIN_FIRST;
-                    resources
+                    again.reset();
+                    (resources, None)
                 }
-                None => Vec::new(),
+                Err(error) => {
+                    event::not_listened(&self.session, &error);
+                    (Vec::new(), Some(Arc::new(error)))
+                }
             };
-            self.session.heard.send_replace(Heard { count, resources });
-            match self.relay(&mut stream, &mut wishes, wait).await {
-                Turn::Wishes => {}
-                Turn::Lost => wait = (wait * 2).min(AGAIN_MOST),
-                Turn::Over => return,
+            self.session.heard.send_replace(Heard {
+                count,
+                resources,
+                failed,
+            });
+            let turn = self.relay(&mut stream, &mut wishes, &mut again).await;
+            if matches!(turn, Turn::Over) {
+                return;
             }
         }
     }
 
-    async fn open(&self) -> Option<(Events, Vec<String>)> {
+    async fn open(&self) -> Result<(Events, Vec<String>), CallError> {
         let session = &self.session;
         let mut wanted = Object::from_iter([
             ("toolsListChanged", Raw::bool(true)),
@@ -209,12 +227,13 @@ impl Listener {
             comeback: Comeback::Answers,
             carrier: Carrier::default(),
         };
-        let mut events = Events::of(self.calls.clone(), call).await.ok()?;
-        match events.next().await? {
-            Ok(Event::Notification(first)) if first.method == method::ACKNOWLEDGED => {
-                Some((events, acknowledged(&first)))
+        let mut events = Events::of(self.calls.clone(), call).await?;
+        match events.next().await {
+            Some(Ok(Event::Notification(first))) if first.method == method::ACKNOWLEDGED => {
+                Ok((events, acknowledged(&first)))
             }
-            _ => None,
+            Some(Err(error)) => Err(error),
+            Some(Ok(_)) | None => Err(CallError::no_end()),
         }
     }
 
@@ -223,12 +242,15 @@ impl Listener {
         &mut self,
         stream: &mut Option<Events>,
         wishes: &mut watch::Receiver<u64>,
-        wait: Duration,
+        again: &mut Backoff,
     ) -> Turn {
-        let again = Instant::now() + wait;
+        let mut reopens = None;
         let mut look = Instant::now() + LOOK;
         loop {
             let due = self.pace.due();
+            if stream.is_none() && reopens.is_none() {
+                reopens = Some(Instant::now() + again.failed());
+            }
             tokio::select! {
                 changed = wishes.changed() => {
                     return if changed.is_ok() { Turn::Wishes } else { Turn::Over };
@@ -240,7 +262,9 @@ impl Listener {
                     look = Instant::now() + LOOK;
                 }
                 () = sleep_until(due.unwrap_or(look)), if due.is_some() => self.catch_up(),
-                () = sleep_until(again), if stream.is_none() => return Turn::Lost,
+                () = sleep_until(reopens.unwrap_or(look)), if reopens.is_some() => {
+                    return Turn::Lost;
+                }
                 event = next(stream) => match event {
                     Some(Ok(Event::Notification(notification))) => self.pass(notification),
                     Some(Ok(Event::End(_)) | Err(_)) | None => *stream = None,
@@ -279,7 +303,15 @@ impl Listener {
     }
 }
 
-async fn next(stream: &mut Option<Events>) -> Option<Result<Event, waypost_hub::error::CallError>> {
+/// The hub did not acknowledge in time.
+fn late() -> CallError {
+    let text = "what is listened to was not acknowledged in time";
+    CallError::new(Kind::Timeout, Origin::Gateway)
+        .detail(text)
+        .retryable()
+}
+
+async fn next(stream: &mut Option<Events>) -> Option<Result<Event, CallError>> {
     match stream {
         Some(events) => Pin::new(events).next().await,
         None => std::future::pending().await,

@@ -109,8 +109,8 @@ impl Ring {
         self.lock().ended
     }
 
-    /// Whether somebody reads.
-    pub(crate) fn is_read(&self) -> bool {
+    /// Whether somebody reads what there is, be it the rest of an ended stream.
+    pub(crate) fn is_attached(&self) -> bool {
         self.lock().attached
     }
 

@@ -149,8 +149,9 @@ impl<'a> Rounds<'a> {
         let mut answers = Object::new();
         let deadline = Instant::now() + self.exchange.answer_within;
         while !questions.is_empty() {
+            // In no order: a server that never pauses must not keep an answer from being read, or
+            // the time from running out.
             tokio::select! {
-                biased;
                 news = beside.news() => match news {
                     News::Heard(notification) => self.pass(notification).await,
                     News::Asks(None) => beside = Beside::Nothing,

@@ -79,12 +79,16 @@ pub(crate) fn request(
         },
     };
     match (&*incoming.request.method, slot) {
-        (SUBSCRIBE | UNSUBSCRIBE, Some(slot)) => subscription(sessions, calls, incoming, slot),
+        (SUBSCRIBE | UNSUBSCRIBE | SET_LEVEL, Some(slot)) => set(sessions, calls, incoming, slot),
         (SUBSCRIBE | UNSUBSCRIBE, None) => incoming.answer(Err(nobody_to_tell())),
-        (PING | SET_LEVEL, slot) => {
-            let answer = set_or_ping(sessions, slot.as_ref(), &incoming.request);
-            drop(slot);
+        // Without a session there is nothing that could remember it.
+        (SET_LEVEL, None) => {
+            let answer = level(&incoming.request).map(|_| Object::new());
             incoming.answer(answer);
+        }
+        (PING, slot) => {
+            drop(slot);
+            incoming.answer(Ok(Object::new()));
         }
         (name, _) if is_unknown(name) => {
             let text = format!("method `{name}` is not served in sessions");
@@ -111,31 +115,19 @@ fn is_unknown(method: &str) -> bool {
     own.contains(&method) || method.starts_with("tasks/")
 }
 
-fn set_or_ping(
-    sessions: &Sessions,
-    slot: Option<&Slot>,
-    request: &Request,
-) -> Result<Object, ErrorObject> {
-    if request.method == PING {
-        return Ok(Object::new());
-    }
+/// The level that a client asks for.
+fn level(request: &Request) -> Result<String, ErrorObject> {
     let level = text(&request.params, "level")?;
     if Level::named(&level).is_none() {
         let text = format!("`params.level` must be one of {}", level::NAMES.join(", "));
         return Err(ErrorObject::new(code::INVALID_PARAMS, &text));
     }
-    // Without a session there is nothing that could remember it.
-    if let Some(slot) = slot {
-        let session = Arc::clone(slot.hold.session());
-        session.set_log_level(&level);
-        let sessions = sessions.clone();
-        let tasks = sessions.parts().tasks.clone();
-        tasks.spawn(|_| async move { sessions.save(&session).await });
-    }
-    Ok(Object::new())
+    Ok(level)
 }
 
-fn subscription(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Slot) {
+/// Remembers what the session's client wants. The answer waits for the store, so that nobody has
+/// more on its way there than requests.
+fn set(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Slot) {
     let (sessions, calls) = (sessions.clone(), calls.clone());
     let tasks = sessions.parts().tasks.clone();
     let span = span(&incoming.asker.request_id);
@@ -143,8 +135,14 @@ fn subscription(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Sl
         let _closing = Closing(Arc::clone(&incoming.outlet));
         let session = slot.hold.session();
         let answer = async {
-            let uri = text(&incoming.request.params, "uri")?;
-            if incoming.request.method == SUBSCRIBE {
+            let request = &incoming.request;
+            if request.method == SET_LEVEL {
+                session.set_log_level(&level(request)?);
+                sessions.save(session).await;
+                return Ok(Object::new());
+            }
+            let uri = text(&request.params, "uri")?;
+            if request.method == SUBSCRIBE {
                 listen::subscribe(&sessions, &calls, session, &uri).await
             } else {
                 listen::unsubscribe(&sessions, session, &uri).await

@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::{Principal, Session as CallSession, View};
+use waypost_hub::error::CallError;
 use waypost_hub::store::SessionRecord;
 use waypost_wire::id::Id;
 use waypost_wire::message::Outcome;
@@ -54,6 +55,8 @@ pub(crate) struct Session {
     for_calls: CallSession,
     calls: InFlight,
     state: Mutex<State>,
+    /// Its id may be brought back, also to another process.
+    is_kept: bool,
     _open: OpenSession,
 }
 
@@ -62,6 +65,22 @@ pub(crate) struct Session {
 pub(crate) struct Heard {
     pub(crate) count: u64,
     pub(crate) resources: Vec<String>,
+    /// Why nothing is heard.
+    pub(crate) failed: Option<Arc<CallError>>,
+}
+
+/// What a session begins as.
+#[derive(Debug)]
+pub(crate) enum Begins {
+    /// Its client is yet to go on after `initialize`.
+    New,
+    /// Its id was brought back, with what it had set. `confirmed` says that its client went on.
+    Again {
+        record: SessionRecord,
+        confirmed: bool,
+    },
+    /// It lives as long as one connection, and has no id.
+    Attached,
 }
 
 struct State {
@@ -120,15 +139,19 @@ pub(crate) struct Question {
 // === impl Session ===
 
 impl Session {
-    /// A session that nothing happened in yet. `confirmed` says that its client went on after
-    /// `initialize`; `permit` is its place among those that may be open.
+    /// A session that nothing happened in yet. `permit` is its place among those that may be open.
     pub(crate) fn new(
         ticket: Ticket,
         (principal, view): (Principal, View),
-        record: SessionRecord,
-        confirmed: bool,
+        begins: Begins,
         permit: OwnedSemaphorePermit,
     ) -> Arc<Self> {
+        let is_kept = !matches!(begins, Begins::Attached);
+        let (record, confirmed) = match begins {
+            Begins::New => (SessionRecord::default(), false),
+            Begins::Again { record, confirmed } => (record, confirmed),
+            Begins::Attached => (SessionRecord::default(), true),
+        };
         let released = CancellationToken::new();
         let mark: u32 = rand::random();
         let name = ticket.name();
@@ -169,6 +192,7 @@ impl Session {
                 next_stream: 1,
                 _permit: permit,
             }),
+            is_kept,
             _open: OpenSession::new(),
         })
     }
@@ -220,6 +244,11 @@ impl Session {
         for ring in streams.values() {
             ring.close();
         }
+    }
+
+    /// Whether what its client sets is to outlive it.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.is_kept
     }
 
     /// Fires when it is freed.
@@ -286,7 +315,7 @@ impl Session {
 
     /// Where a question reaches the client that belongs on no stream.
     pub(crate) fn reachable(&self) -> Option<Arc<dyn Outlet>> {
-        if self.standing.is_read() {
+        if Outlet::is_read(&*self.standing) {
             return Some(Arc::clone(&self.standing) as Arc<dyn Outlet>);
         }
         let state = self.lock();
@@ -365,7 +394,7 @@ impl Session {
     /// Whether listening goes on; asked when nobody reads what comes.
     pub(crate) fn end_listening(&self) -> bool {
         let mut state = self.lock();
-        if !state.closed && (self.standing.is_read() || !state.resources.is_empty()) {
+        if !state.closed && (self.standing.is_attached() || !state.resources.is_empty()) {
             return false;
         }
         state.listening = false;
@@ -426,7 +455,7 @@ impl State {
             } else {
                 ENDED_KEPT
             };
-            if (many || scarce || ended.elapsed() > kept) && !ring.is_read() {
+            if (many || scarce || ended.elapsed() > kept) && !ring.is_attached() {
                 gone.push(*number);
             }
         }
@@ -499,7 +528,7 @@ mod tests {
         let ticket = Ticket::new("2025-11-25", ClientCapabilities::default(), None);
         let who = (Principal::anonymous(), View::All);
         let permit = room.try_acquire_owned().unwrap();
-        Session::new(ticket, who, SessionRecord::default(), true, permit)
+        Session::new(ticket, who, Begins::Attached, permit)
     }
 
     #[test]

@@ -15,7 +15,7 @@ use waypost_hub::lifecycle::Tasks;
 use waypost_hub::store::{SessionRecord, Store};
 
 use crate::legacy::event;
-use crate::legacy::session::{Hold, Session};
+use crate::legacy::session::{Begins, Hold, Session};
 use crate::legacy::sse::Channel;
 use crate::legacy::ticket::{Seals, Ticket};
 use crate::refusal::Refusal;
@@ -139,8 +139,7 @@ impl Sessions {
         let key = ticket.key;
         let who = (principal.clone(), view.clone());
         let permit = self.permit()?;
-        let record = SessionRecord::default();
-        let session = Session::new(ticket, who, record, false, permit);
+        let session = Session::new(ticket, who, Begins::New, permit);
         event::opened(&session, false);
         self.0.table.insert(key, session);
         Ok(id)
@@ -171,7 +170,7 @@ impl Sessions {
         let key = ticket.key;
         let who = (principal.clone(), view.clone());
         let permit = reserved.map_or_else(|| self.permit(), Ok)?;
-        let session = Session::new(ticket, who, SessionRecord::default(), true, permit);
+        let session = Session::new(ticket, who, Begins::Attached, permit);
         let hold = session.enter().ok_or(Refusal::UnknownSession)?;
         event::opened(&session, false);
         self.0.table.insert(key, session);
@@ -217,27 +216,16 @@ impl Sessions {
         view: &View,
     ) -> Result<Hold, Refusal> {
         let key = ticket.key;
-        if self.0.ended.contains_key(&key) {
-            return Err(Refusal::UnknownSession);
-        }
-        let record = self.0.parts.store.session(&ticket.name()).await;
-        let record = record.map_err(|error| {
-            // Its client may have ended it.
-            event::not_read(&error);
-            Refusal::NoMemory
-        })?;
-        let record = record.unwrap_or_default();
-        if record.ended || self.0.ended.contains_key(&key) {
-            return Err(Refusal::UnknownSession);
-        }
+        let record = self.record(&ticket).await?;
         // Others may be at it too: the first one's session counts.
         if let Some(hold) = self.entered(key) {
             return Ok(hold);
         }
         let permit = self.permit()?;
-        let old = u128::from(ticket.age_ms()) > self.0.parts.handshake.as_millis();
+        let confirmed = u128::from(ticket.age_ms()) > self.0.parts.handshake.as_millis();
         let who = (principal.clone(), view.clone());
-        let new = Session::new(ticket, who, record, old, permit);
+        let begins = Begins::Again { record, confirmed };
+        let new = Session::new(ticket, who, begins, permit);
         event::opened(&new, true);
         let hold = match self.0.table.entry(key) {
             dashmap::Entry::Vacant(place) => {
@@ -259,6 +247,29 @@ impl Sessions {
         hold.ok_or(Refusal::UnknownSession)
     }
 
+    /// What is remembered of a session that is not open.
+    ///
+    /// # Errors
+    /// [`Refusal::UnknownSession`] for one that its client ended; [`Refusal::NoMemory`] when
+    /// nobody can say whether it did.
+    async fn record(&self, ticket: &Ticket) -> Result<SessionRecord, Refusal> {
+        let is_ended = || self.0.ended.contains_key(&ticket.key);
+        if is_ended() {
+            return Err(Refusal::UnknownSession);
+        }
+        let record = self.0.parts.store.session(&ticket.name()).await;
+        let record = record.map_err(|error| {
+            // Its client may have ended it.
+            event::not_read(&error);
+            Refusal::NoMemory
+        })?;
+        let record = record.unwrap_or_default();
+        if record.ended || is_ended() {
+            return Err(Refusal::UnknownSession);
+        }
+        Ok(record)
+    }
+
     /// A place among the sessions that may be open.
     ///
     /// # Errors
@@ -269,17 +280,24 @@ impl Sessions {
             .map_err(|_| Refusal::TooManySessions)
     }
 
-    /// The client ended its session: the id never opens again. What cannot be stored now is
-    /// stored later.
+    /// The client ends its session: the id never opens again. What cannot be stored now is stored
+    /// later. One that holds nothing at the moment needs no place for that.
     ///
     /// # Errors
-    /// [`Refusal::NoMemory`]: for too many already.
-    pub(crate) async fn end(&self, hold: Hold) -> Result<(), Refusal> {
-        let (key, name) = {
-            let session = hold.session();
-            (session.ticket.key, Arc::clone(&session.name))
-        };
-        drop(hold);
+    /// As [`Sessions::find`], except for want of room; [`Refusal::NoMemory`] also when too many
+    /// ends could not be stored already.
+    pub(crate) async fn end(
+        &self,
+        id: &str,
+        principal: &Principal,
+        view: &View,
+    ) -> Result<(), Refusal> {
+        let ticket = self.0.seals.open(id, principal, view);
+        let ticket = ticket.ok_or(Refusal::UnknownSession)?;
+        if self.entered(ticket.key).is_none() {
+            self.record(&ticket).await?;
+        }
+        let (key, name): (_, Arc<str>) = (ticket.key, ticket.name().into());
         let ended = Ended {
             since: Instant::now(),
             unsaved: Some(Arc::clone(&name)),
@@ -331,6 +349,9 @@ impl Sessions {
 
     /// Keeps what a session set.
     pub(crate) async fn save(&self, session: &Session) {
+        if !session.is_kept() {
+            return;
+        }
         let saved = self
             .0
             .parts

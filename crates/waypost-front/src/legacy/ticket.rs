@@ -3,30 +3,22 @@
 //! Most clients never recover from "session not found". So an id opens on any replica that has
 //! the keys and after any restart, for the principal and the endpoint that it was made for.
 
-use std::fmt;
-
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 use waypost_hub::call::{Principal, View};
 use waypost_hub::keys::{Keys, Purpose};
 use waypost_hub::registry::now_ms;
+use waypost_hub::sealed::{Binding, Sealer};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-
-/// Bytes of the random nonce: so many that chance never repeats one.
-const NONCE_LEN: usize = 24;
 
 /// How long an id is good, counted from `initialize`; tombstones are kept for longer.
 const GOOD_FOR_MS: u64 = 365 * 24 * 60 * 60 * 1000;
 
 /// What a sealed text is: one of a kind does not open as another.
-const SESSION: &[u8] = b"session1";
-const STREAM: &[u8] = b"stream1";
+const SESSION: &str = "session1";
+const STREAM: &str = "stream1";
 
 /// Longer text than this is no id of ours and not worth opening.
 const MOST_TEXT: usize = 8 << 10;
@@ -65,7 +57,8 @@ struct Plain {
 }
 
 /// Makes ids of tickets and opens them.
-pub(crate) struct Seals(Vec<XChaCha20Poly1305>);
+#[derive(Debug)]
+pub(crate) struct Seals(Sealer);
 
 // === impl Ticket ===
 
@@ -132,11 +125,7 @@ impl Plain {
 impl Seals {
     /// Seals with the first of the keys, opens with all.
     pub(crate) fn new(keys: &Keys) -> Self {
-        let keys = keys.derive(Purpose::Session).into_iter();
-        Self(
-            keys.map(|key| XChaCha20Poly1305::new(&key.into()))
-                .collect(),
-        )
+        Self(Sealer::new(keys, Purpose::Session))
     }
 
     /// The id: base64url, so visible ASCII. `None` only when sealing fails, which no input does.
@@ -147,7 +136,7 @@ impl Seals {
         view: &View,
     ) -> Option<String> {
         let plain = serde_json::to_vec(&Plain::of(ticket)).ok()?;
-        self.lock(&plain, &binding(SESSION, principal, view))
+        self.0.seal(&plain, &binding(SESSION, principal, view))
     }
 
     /// Names a stream that is open, for whom it was opened alone.
@@ -157,7 +146,8 @@ impl Seals {
         principal: &Principal,
         view: &View,
     ) -> Option<String> {
-        self.lock(&key.to_be_bytes(), &binding(STREAM, principal, view))
+        self.0
+            .seal(&key.to_be_bytes(), &binding(STREAM, principal, view))
     }
 
     /// The stream that a name of it names.
@@ -171,36 +161,11 @@ impl Seals {
         Some(u128::from_be_bytes(plain.try_into().ok()?))
     }
 
-    fn lock(&self, plain: &[u8], binding: &[u8]) -> Option<String> {
-        let nonce: [u8; NONCE_LEN] = rand::random();
-        let payload = Payload {
-            msg: plain,
-            aad: binding,
-        };
-        let sealed = self
-            .0
-            .first()?
-            .encrypt(&XNonce::from(nonce), payload)
-            .ok()?;
-        let mut bytes = nonce.to_vec();
-        bytes.extend_from_slice(&sealed);
-        Some(URL_SAFE_NO_PAD.encode(bytes))
-    }
-
-    fn unlock(&self, text: &str, binding: &[u8]) -> Option<Vec<u8>> {
+    fn unlock(&self, text: &str, binding: &Binding) -> Option<Vec<u8>> {
         if text.len() > MOST_TEXT {
             return None;
         }
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let nonce = XNonce::from(*nonce);
-        self.0.iter().find_map(|key| {
-            let payload = Payload {
-                msg: sealed,
-                aad: binding,
-            };
-            key.decrypt(&nonce, payload).ok()
-        })
+        self.0.open(text, binding)
     }
 
     /// What is in an id; `None` for one that was not made with one of the keys for this very
@@ -214,25 +179,13 @@ impl Seals {
     }
 }
 
-impl fmt::Debug for Seals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Seals({} keys)", self.0.len())
-    }
-}
-
 /// What a sealed text is tied to without it being in there.
-fn binding(kind: &[u8], principal: &Principal, view: &View) -> Vec<u8> {
+fn binding(kind: &str, principal: &Principal, view: &View) -> Binding {
     let view = match view {
         View::All => String::new(),
         View::Upstream(name) => format!("/{name}"),
     };
-    let mut bytes = kind.to_vec();
-    for part in [principal.as_str(), &view] {
-        // The length in front makes the borders unambiguous.
-        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        bytes.extend_from_slice(part.as_bytes());
-    }
-    bytes
+    Binding::new(kind, &[principal.as_str(), &view])
 }
 
 #[cfg(test)]

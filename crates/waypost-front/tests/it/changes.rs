@@ -1,5 +1,6 @@
 //! What changes while nobody calls.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tokio::sync::broadcast;
 use tokio::time::sleep;
 use waypost_front::legacy::Sessions;
 use waypost_hub::call::Call;
+use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::{Event, Reply};
 use waypost_wire::message::Notification;
 
@@ -47,10 +49,22 @@ impl Source {
     }
 
     fn front(&self, store: &Arc<Memory>) -> Front {
+        self.front_unless(store, || None)
+    }
+
+    /// The same, where listening can fail.
+    fn front_unless(
+        &self,
+        store: &Arc<Memory>,
+        fails: impl Fn() -> Option<CallError> + Send + Sync + Clone + 'static,
+    ) -> Front {
         let (says, open, store) = (self.says.clone(), Arc::clone(&self.open), Arc::clone(store));
         let answer = move |call: Call| {
             if call.method != "subscriptions/listen" {
                 return Ok(text("ok"));
+            }
+            if let Some(error) = fails() {
+                return Err(error);
             }
             let wanted: Value = call.params.get("notifications").unwrap().decode().unwrap();
             open.lock().unwrap().push(wanted.clone());
@@ -120,7 +134,7 @@ async fn r9_list_changes_reach_the_standing_stream() {
 async fn a_session_is_listened_for_again_when_that_failed_inside() {
     let listens = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let answer = move |_: Call| {
-        let first = listens.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        let first = listens.fetch_add(1, Ordering::SeqCst) == 0;
         let told = |method: &str, params: &Value| {
             let (method, params) = (method.to_owned(), object(params));
             Ok(Event::Notification(Notification { method, params }))
@@ -208,6 +222,34 @@ async fn a_resource_that_nobody_tells_of_cannot_be_subscribed_to() {
     // Nobody wants to hear anything any more.
     sleep(Duration::from_secs(120)).await;
     source.wait(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_nothing_can_be_heard_is_said_and_what_was_subscribed_to_stays() {
+    let source = Source::new();
+    let full = Arc::new(AtomicBool::new(false));
+    let is_full = Arc::clone(&full);
+    let store = Arc::new(Memory::default());
+    let front = source.front_unless(&store, move || {
+        let refused =
+            || CallError::new(Kind::Throttled, Origin::Gateway).detail("too many listeners");
+        is_full.load(Ordering::SeqCst).then(refused)
+    });
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let subscribe = async |uri: &str| {
+        let params = json!({ "uri": uri });
+        peer.ask("resources/subscribe", &params).await
+    };
+    assert_eq!(subscribe("known:a").await.json()["result"], json!({}));
+    full.store(true, Ordering::SeqCst);
+    for uri in ["known:b", "known:a"] {
+        let error = subscribe(uri).await.json()["error"].clone();
+        assert_eq!(error["code"], -32603, "{error}");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("too many listeners"), "{error}");
+    }
+    full.store(false, Ordering::SeqCst);
+    source.wait(&[wanted(&["known:a"])]).await;
 }
 
 #[tokio::test(start_paused = true)]

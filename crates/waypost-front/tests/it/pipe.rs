@@ -29,6 +29,7 @@ struct Client {
     from: Lines<BufReader<DuplexStream>>,
     served: tokio::task::JoinHandle<bool>,
     calls: Arc<Mutex<Vec<Call>>>,
+    store: Arc<Memory>,
 }
 
 impl Client {
@@ -73,6 +74,7 @@ impl Client {
             from,
             served,
             calls,
+            store,
         }
     }
 
@@ -498,4 +500,16 @@ async fn a_host_that_goes_away_ends_the_connection() {
     let line = format!("{}\n", modern(json!(2), "tools/list", json!({ "_": 1 })));
     to.write_all(line.as_bytes()).await.unwrap();
     assert!(!served.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_stored_of_a_session_that_nobody_can_come_back_to() {
+    let mut client = Client::new(|_| Ok(text("ok")));
+    client.open().await;
+    let level = json!({ "jsonrpc": "2.0", "id": 2, "method": "logging/setLevel",
+        "params": { "level": "debug" } });
+    client.send(level).await;
+    assert_eq!(client.read().await["result"], json!({}));
+    assert!(client.store.0.lock().unwrap().is_empty());
+    client.close().await;
 }

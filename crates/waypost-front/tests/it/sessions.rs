@@ -403,6 +403,12 @@ async fn r16_there_is_a_cap_and_the_unconfirmed_go_early() {
     assert_eq!(confirmed.post(&list()).await.status, 200);
     // Its id is as good as ever; only the room is gone.
     assert_eq!(unconfirmed.post(&list()).await.refusal(), (503, -32603));
+    // To end it needs none.
+    let delete = || unconfirmed.send(Method::DELETE, &[], "");
+    assert_eq!(delete().await.status(), 204);
+    assert_eq!(delete().await.status(), 404, "once");
+    assert_eq!(third.send(Method::DELETE, &[], "").await.status(), 204);
+    assert_eq!(unconfirmed.post(&list()).await.refusal().0, 404);
 }
 
 #[tokio::test]

@@ -3,13 +3,8 @@
 //! Whoever holds one learns nothing from it and cannot change it, and it opens only for the
 //! principal, method and name that it was made for (specification: multi round-trip requests).
 
-use std::fmt;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
-use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use serde::{Deserialize, Serialize};
 use waypost_wire::method;
 use waypost_wire::raw::Raw;
@@ -21,15 +16,15 @@ use crate::keys::{Keys, Purpose};
 use crate::member::Member;
 use crate::registry::now_ms;
 use crate::reply::{End, Reply};
+use crate::sealed::{self, Sealer};
 use crate::tasks::Desk;
 
-/// Bytes of the random nonce: so many that chance never repeats one.
-const NONCE_LEN: usize = 24;
 /// How long a wrapped state is good; the upstream's own limit is usually shorter.
 const WRAPPED_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Seals and opens states.
-pub(crate) struct States(Vec<XChaCha20Poly1305>);
+#[derive(Debug)]
+pub(crate) struct States(Sealer);
 
 /// The contents of a state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +75,7 @@ pub(crate) type RoundId = u128;
 
 /// What a state is tied to without being in it.
 #[derive(Clone, Debug)]
-pub(crate) struct Binding(Vec<u8>);
+pub(crate) struct Binding(sealed::Binding);
 
 /// The one answer to every state that cannot be used.
 pub(crate) fn unknown_state() -> CallError {
@@ -167,13 +162,7 @@ impl Binding {
             &call.method,
             &name.unwrap_or_default(),
         ];
-        let mut bytes = OWN_STATE.as_bytes().to_vec();
-        for part in parts {
-            // The length in front makes the borders unambiguous.
-            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            bytes.extend_from_slice(part.as_bytes());
-        }
-        Self(bytes)
+        Self(sealed::Binding::new(OWN_STATE, &parts))
     }
 }
 
@@ -182,51 +171,21 @@ impl Binding {
 impl States {
     /// Seals with the first of the keys, opens with all.
     pub(crate) fn new(keys: &Keys) -> Self {
-        let keys = keys.derive(Purpose::State).into_iter();
-        Self(
-            keys.map(|key| XChaCha20Poly1305::new(&key.into()))
-                .collect(),
-        )
+        Self(Sealer::new(keys, Purpose::State))
     }
 
     /// The text of a state; `None` only when sealing fails, which no input does.
     pub(crate) fn seal(&self, state: &State, binding: &Binding) -> Option<String> {
         let plain = serde_json::to_vec(state).ok()?;
-        let nonce: [u8; NONCE_LEN] = rand::random();
-        let payload = Payload {
-            msg: &plain,
-            aad: &binding.0,
-        };
-        let sealed = self
-            .0
-            .first()?
-            .encrypt(&XNonce::from(nonce), payload)
-            .ok()?;
-        let mut bytes = nonce.to_vec();
-        bytes.extend_from_slice(&sealed);
-        Some(format!("{OWN_STATE}{}", URL_SAFE_NO_PAD.encode(bytes)))
+        let sealed = self.0.seal(&plain, &binding.0)?;
+        Some(format!("{OWN_STATE}{sealed}"))
     }
 
     /// The contents of a state, whether expired or not; `None` for everything that was not made
     /// with one of the keys for this very binding.
     pub(crate) fn open(&self, text: &str, binding: &Binding) -> Option<State> {
-        let bytes = URL_SAFE_NO_PAD.decode(text.strip_prefix(OWN_STATE)?).ok()?;
-        let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
-        let nonce = XNonce::from(*nonce);
-        let mut opened = self.0.iter().filter_map(|key| {
-            let payload = Payload {
-                msg: sealed,
-                aad: &binding.0,
-            };
-            key.decrypt(&nonce, payload).ok()
-        });
-        serde_json::from_slice(&opened.next()?).ok()
-    }
-}
-
-impl fmt::Debug for States {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "States({} keys)", self.0.len())
+        let plain = self.0.open(text.strip_prefix(OWN_STATE)?, &binding.0)?;
+        serde_json::from_slice(&plain).ok()
     }
 }
 

@@ -91,6 +91,10 @@ const GAUGES: &[(&str, &str)] = &[
         "Calls open at the upstream that wait for an answer of their caller.",
     ),
     ("waypost_open_streams", "Event streams open to clients."),
+    (
+        "waypost_client_sessions",
+        "Client sessions that hold something.",
+    ),
 ];
 
 const COUNTERS: &[(&str, &str)] = &[
