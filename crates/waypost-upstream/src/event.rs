@@ -49,15 +49,14 @@ impl Untold<'_> {
             fault,
             call,
         } = self;
-        match call {
-            Some(Waits::Fails) => {
-                tracing::warn!(upstream, %fault, "the server did not take an answer; its call fails");
-            }
-            Some(Waits::GoesOn) => {
-                tracing::warn!(upstream, %fault, "the server is slow to take an answer; its call goes on");
-            }
-            None => tracing::debug!(upstream, %fault, "the server did not take a message"),
-        }
+        let Some(call) = call else {
+            return tracing::debug!(upstream, %fault, "the server did not take a message");
+        };
+        let becomes = match call {
+            Waits::Fails => "fails",
+            Waits::GoesOn => "goes on",
+        };
+        tracing::warn!(upstream, %fault, call = becomes, "the server did not take an answer");
     }
 }
 
