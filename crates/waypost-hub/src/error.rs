@@ -129,6 +129,12 @@ impl CallError {
         Self::unknown("unknown task")
     }
 
+    /// Waypost ends, and the call is not over.
+    pub fn stopped() -> Self {
+        Self::new(Kind::Unavailable, Origin::Gateway)
+            .detail("Waypost has stopped before the call was over")
+    }
+
     /// A stream that stopped before its end, whoever made it.
     pub fn no_end() -> Self {
         Self::new(Kind::BadUpstream, Origin::Gateway).detail("the stream ended without an answer")

@@ -29,6 +29,11 @@ impl Limit {
         })
     }
 
+    /// Whether nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.used.load(Ordering::Relaxed) == 0
+    }
+
     /// Room for one, if there is any.
     pub fn permit(self: &Arc<Self>) -> Option<Permit> {
         if self.used.fetch_add(1, Ordering::Relaxed) < self.most {
@@ -63,6 +68,7 @@ mod tests {
         let (first, second) = (limit.permit(), limit.permit());
         assert!(first.is_some() && second.is_some() && limit.permit().is_none());
         drop(first);
+        assert!(!limit.is_idle());
         assert!(limit.permit().is_some());
         let one = Limit::new(1).permit();
         assert!(

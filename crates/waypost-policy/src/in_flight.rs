@@ -6,6 +6,8 @@
 //! happens for are no work. How many of those there may be is the hub's to say. Work that may
 //! outlive the response finds the permit among the request's extensions.
 //!
+//! While Waypost drains nothing begins either, as if there were no room: what is in flight goes on.
+//!
 //! Calls wait for what their clients answer, and are given up when those cancel them: where that
 //! were refused for want of room, nothing would ever make some. So what names a session passes on
 //! when there is none ([`NoRoom`]), up to a bound of its own, and whoever reads it does only what
@@ -13,10 +15,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::RETRY_AFTER;
+use http::header::{CONNECTION, RETRY_AFTER};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
@@ -41,6 +44,7 @@ const SPARE: usize = 64;
 pub struct InFlightLayer {
     limit: Arc<Limit>,
     spare: Arc<Limit>,
+    draining: Arc<AtomicBool>,
 }
 
 /// The service that [`InFlightLayer`] makes.
@@ -49,6 +53,14 @@ pub struct InFlight<S> {
     inner: S,
     limit: Arc<Limit>,
     spare: Arc<Limit>,
+    draining: Arc<AtomicBool>,
+}
+
+/// Why nothing begins.
+#[derive(Clone, Copy, Debug)]
+enum Overload {
+    Full,
+    Draining,
 }
 
 pin_project! {
@@ -58,6 +70,7 @@ pin_project! {
         #[pin]
         inner: Option<F>,
         permit: Option<Arc<Permit>>,
+        refusal: Overload,
     }
 }
 
@@ -80,7 +93,18 @@ impl InFlightLayer {
         Self {
             limit: Limit::new(limit),
             spare: Limit::new(SPARE),
+            draining: Arc::default(),
         }
+    }
+
+    /// From now on nothing begins any more.
+    pub fn begin_drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.limit.is_idle()
     }
 }
 
@@ -92,6 +116,7 @@ impl<S> Layer<S> for InFlightLayer {
             inner,
             limit: Arc::clone(&self.limit),
             spare: Arc::clone(&self.spare),
+            draining: Arc::clone(&self.draining),
         }
     }
 }
@@ -113,7 +138,14 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Over the limit the answer comes at once: a queue would only hide the overload.
-        let mut permit = self.limit.permit().map(Arc::new);
+        let refusal = match self.draining.load(Ordering::Relaxed) {
+            true => Overload::Draining,
+            false => Overload::Full,
+        };
+        let mut permit = match refusal {
+            Overload::Draining => None,
+            Overload::Full => self.limit.permit().map(Arc::new),
+        };
         if let Some(permit) = &permit {
             // For what goes on after its client has left.
             request.extensions_mut().insert(Arc::clone(permit));
@@ -124,6 +156,7 @@ where
         InFlightFuture {
             inner: permit.is_some().then(|| self.inner.call(request)),
             permit,
+            refusal,
         }
     }
 }
@@ -148,10 +181,10 @@ where
         let this = self.project();
         let response = match this.inner.as_pin_mut() {
             Some(inner) => match ready!(inner.poll(cx))? {
-                refused if refused.extensions().get::<NoRoom>().is_some() => overloaded(),
+                refused if refused.extensions().get::<NoRoom>().is_some() => this.refusal.answer(),
                 response => response,
             },
-            None => overloaded(),
+            None => this.refusal.answer(),
         };
         let mut permit = this.permit.take();
         if response.extensions().get::<Lasting>().is_some() {
@@ -161,23 +194,45 @@ where
     }
 }
 
-fn overloaded<R: From<Bytes>>() -> Response<R> {
-    RequestRefused {
-        reason: "in_flight",
-        presented: "",
+// === impl Overload ===
+
+impl Overload {
+    fn answer<R: From<Bytes>>(self) -> Response<R> {
+        let (reason, message, hint) = match self {
+            Self::Full => (
+                "in_flight",
+                "too many requests at once",
+                "the operator can raise `limits.in_flight`",
+            ),
+            Self::Draining => (
+                "draining",
+                "Waypost is shutting down",
+                "try again soon, it may be restarting",
+            ),
+        };
+        RequestRefused {
+            reason,
+            presented: "",
+        }
+        .emit();
+        let data = json!({
+            "kind": match self {
+                Self::Full => Kind::Throttled,
+                Self::Draining => Kind::Unavailable,
+            }.as_str(),
+            "retryable": true,
+            "hint": hint,
+        });
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let mut response = refuse::answer(status, code::INTERNAL_ERROR, message, &data);
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        if matches!(self, Self::Draining) {
+            // The next try is to find another.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
-    .emit();
-    let data = json!({
-        "kind": Kind::Throttled.as_str(),
-        "retryable": true,
-        "hint": "the operator can raise `limits.in_flight`",
-    });
-    let message = "too many requests at once";
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    let mut response = refuse::answer(status, code::INTERNAL_ERROR, message, &data);
-    let soon = HeaderValue::from_static("1");
-    response.headers_mut().insert(RETRY_AFTER, soon);
-    response
 }
 
 // === impl Counted ===

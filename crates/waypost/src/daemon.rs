@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use waypost_config::Config;
 use waypost_hub::hub::Hub;
 use waypost_hub::lifecycle::Tasks;
+use waypost_policy::in_flight::InFlightLayer;
 
 use crate::admin::{self, Admin};
 use crate::assemble::{Assembled, assemble};
@@ -73,7 +74,7 @@ pub struct Daemon {
     ended: Option<oneshot::Receiver<bool>>,
 }
 
-/// Between two looks at whether upstreams are there.
+/// Between two looks at whether upstreams are there, or calls are over.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// The two addresses that were bound.
@@ -141,7 +142,7 @@ impl Daemon {
         true
     }
 
-    /// Drains: readiness is gone at once, nothing new is accepted, what is in flight may finish
+    /// Drains: readiness is gone at once, nothing new begins, what is in flight may finish
     /// within the grace, streams and children end. `false` when something had to be cut off.
     pub async fn stop(mut self) -> bool {
         self.stop.cancel();
@@ -204,6 +205,7 @@ struct Running {
     addresses: Addresses,
     assembled: Assembled,
     clients: Door,
+    in_flight: InFlightLayer,
     operators: Door,
     draining: CancellationToken,
     cores: Vec<Core>,
@@ -252,6 +254,7 @@ impl Running {
             addresses,
             assembled,
             clients,
+            in_flight: stack.in_flight().clone(),
             operators,
             draining,
             cores,
@@ -264,6 +267,7 @@ impl Running {
         let Self {
             assembled,
             clients,
+            in_flight,
             operators,
             draining,
             cores,
@@ -271,14 +275,24 @@ impl Running {
             ..
         } = self;
         draining.cancel();
-        // Whatever becomes of the waits below, nothing new is accepted.
-        clients.stop_signal().cancel();
+        // Whatever becomes of the waits below, nothing new begins.
+        in_flight.begin_drain();
         let last = assembled.begin_drain(grace);
-        let drained = hurry
-            .run_until_cancelled(clients.clone().drain(grace))
-            .await;
+        let until = Instant::now() + grace;
+        // Calls that wait for an answer of their client need it to get in.
+        let idle = async {
+            while !in_flight.is_idle() {
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let idle = tokio::time::timeout_at(until, idle);
+        hurry.run_until_cancelled(idle).await;
+        // Whatever becomes of the waits below, nobody is let in any more.
+        clients.stop_signal().cancel();
+        let left = until.saturating_duration_since(Instant::now());
+        let drained = hurry.run_until_cancelled(clients.clone().drain(left)).await;
         if drained == Some(false) {
-            assembled.hub.give_up_calls();
+            assembled.give_up_calls();
             within(LAST_WORDS, hurry, clients.last_words(LAST_WORDS)).await;
         }
         // Drops the calls that are left.

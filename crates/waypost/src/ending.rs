@@ -27,6 +27,14 @@ impl Assembled {
         Instant::now() + grace + CANCELS + CHILDREN
     }
 
+    /// The time for calls is over: each gives its caller an error.
+    pub(crate) fn give_up_calls(&self) {
+        self.hub.give_up_calls();
+        if let Some(sessions) = &self.sessions {
+            sessions.give_up_calls();
+        }
+    }
+
     /// The rest of it, once no client is served any more; `last` is what its beginning gave.
     /// Whether everything ended by itself.
     pub(crate) async fn end(self, last: Instant, hurry: &CancellationToken) -> bool {

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::{Stream, StreamExt as _};
 use waypost_hub::call::Call;
-use waypost_hub::error::{CallError, Kind, Origin};
+use waypost_hub::error::CallError;
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::{Event, EventStream, Reply};
 use waypost_hub::upstream::CallFuture;
@@ -34,7 +34,7 @@ impl Future for LastWords {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if self.hub.has_given_up() {
-            return Poll::Ready(Err(stopped()));
+            return Poll::Ready(Err(CallError::stopped()));
         }
         Poll::Ready(match ready!(self.call.as_mut().poll(cx)) {
             Ok(Reply::Stream(events)) => Ok(Reply::Stream(
@@ -66,14 +66,9 @@ impl Stream for LastEvents {
         match events.poll_next_unpin(cx) {
             Poll::Pending if given_up => {
                 self.events = None;
-                Poll::Ready(Some(Err(stopped())))
+                Poll::Ready(Some(Err(CallError::stopped())))
             }
             other => other,
         }
     }
-}
-
-fn stopped() -> CallError {
-    CallError::new(Kind::Unavailable, Origin::Gateway)
-        .detail("Waypost has stopped before the call was over")
 }

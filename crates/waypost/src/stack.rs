@@ -63,6 +63,11 @@ impl Stack {
         }
     }
 
+    /// What bounds and counts the requests of all cores.
+    pub(crate) fn in_flight(&self) -> &InFlightLayer {
+        &self.in_flight
+    }
+
     /// The HTTP seam: decided with the head of the request alone.
     pub(crate) fn http<B>(&self) -> impl Answers<B>
     where

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use waypost_testkit::demo::demo_tasks;
+use waypost_testkit::kit::legacy::Revision;
+use waypost_testkit::peer::{Answers, Begun, Kind, Peer, Target};
 use waypost_testkit::run::ANY_PORT;
 
 use crate::process::{Home, Served, alive, pid_in, program};
@@ -136,6 +138,42 @@ async fn r42_sigterm_lets_calls_finish_ends_listening_and_exits_0_in_time() {
         "{:?}",
         asked.elapsed()
     );
+}
+
+/// A client of the session era whose call has asked it something, and the daemon, which was told
+/// to end then.
+async fn asked_and_ending(grace: &str) -> (Peer, Begun, Served) {
+    let script = format!("{}/tests/e2e/script.py", env!("CARGO_MANIFEST_DIR"));
+    let home = Home::new(&format!(
+        "drain_grace: {grace}\nupstreams: {{ u: {{ command: python3, args: ['{script}'], required: true }} }}"
+    ));
+    let waypost = Served::start(&home).await;
+    let target = Target::Url(waypost.url.clone());
+    let peer = Peer::connect(Kind::Http(Revision::Nov2025), &target);
+    let peer = peer.await.unwrap();
+    let steps = json!({ "steps": [{ "ask": "elicitation/create" }, { "answer": 1 }] });
+    let mut begun = peer.begin("u_run", steps).await.unwrap();
+    assert!(begun.question().await.unwrap().is_some());
+    waypost.signal("TERM").await;
+    waypost.wait_for_log("draining").await;
+    (peer, begun, waypost)
+}
+
+#[tokio::test]
+async fn r42_a_client_that_is_asked_can_still_answer_while_the_daemon_ends() {
+    let (peer, begun, mut waypost) = asked_and_ending("1m").await;
+    let outcome = peer.finish(begun, &Answers::usual()).await.unwrap();
+    assert!(outcome.text().contains("accept"), "{outcome:?}");
+    assert_eq!(waypost.code().await, Some(0), "{}", waypost.log());
+}
+
+#[tokio::test]
+async fn r42_a_call_of_a_session_that_outlives_the_grace_ends_with_an_error() {
+    let (peer, mut begun, mut waypost) = asked_and_ending("300ms").await;
+    begun.pass();
+    let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
+    assert_eq!(outcome.code(), -32603, "{outcome:?}");
+    assert!(waypost.code().await.is_some());
 }
 
 #[tokio::test]

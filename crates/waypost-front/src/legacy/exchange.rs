@@ -38,6 +38,8 @@ pub(crate) struct Exchange {
     /// Its place in the session; a request without one stands alone.
     pub(crate) slot: Option<Slot>,
     pub(crate) cancelled: CancellationToken,
+    /// Nothing is waited for any longer.
+    pub(crate) given_up: CancellationToken,
     pub(crate) calls: Calls,
     pub(crate) tasks: Tasks,
     pub(crate) answer_within: Duration,
@@ -61,6 +63,7 @@ impl Exchange {
             biased;
             () = cancelled.cancelled() => self.is_left().then(|| Err(left())),
             () = stop.cancelled() => None,
+            () = self.given_up.cancelled() => Some(Err(CallError::stopped())),
             end = work => Some(end.unwrap_or_else(|_| Err(internal()))),
         };
         if asking {

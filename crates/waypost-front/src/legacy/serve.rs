@@ -204,6 +204,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
         id,
         outlet,
         cancelled: slot.as_ref().map_or(cancelled, |s| s.cancelled().clone()),
+        given_up: sessions.given_up().clone(),
         slot,
         calls: calls.clone(),
         tasks: parts.tasks.clone(),

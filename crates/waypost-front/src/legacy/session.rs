@@ -150,7 +150,7 @@ impl Session {
         let (record, confirmed) = match begins {
             Begins::New => (SessionRecord::default(), false),
             Begins::Again { record, confirmed } => (record, confirmed),
-            Begins::Attached => (SessionRecord::default(), true),
+            Begins::Attached => (SessionRecord::default(), false),
         };
         let released = CancellationToken::new();
         let mark: u32 = rand::random();
@@ -217,6 +217,11 @@ impl Session {
         self.lock().confirmed = true;
     }
 
+    /// Whether the client went on after `initialize`.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.lock().confirmed
+    }
+
     /// Frees it when nothing happens in it and nothing happened for long. Whether it is free.
     pub(crate) fn free_if_idle(&self, idle: Duration, handshake: Duration) -> bool {
         let mut state = self.lock();
@@ -274,6 +279,8 @@ impl Session {
             return Err(Refusal::UnknownSession);
         }
         let place = hold.0.calls.begin(id)?;
+        // Some leave the confirmation out.
+        hold.0.confirm();
         Ok(Slot { place, hold })
     }
 

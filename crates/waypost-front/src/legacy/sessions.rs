@@ -60,6 +60,7 @@ struct Inner {
     channels: DashMap<u128, Arc<Channel>>,
     room: Arc<Semaphore>,
     draining: CancellationToken,
+    given_up: CancellationToken,
 }
 
 /// The end of a session.
@@ -79,6 +80,7 @@ impl Sessions {
             channels: DashMap::new(),
             room: Arc::new(Semaphore::new(parts.limit.min(Semaphore::MAX_PERMITS))),
             draining: CancellationToken::new(),
+            given_up: CancellationToken::new(),
             parts,
         }));
         let weak = Arc::downgrade(&sessions.0);
@@ -105,6 +107,15 @@ impl Sessions {
     /// Shutdown has begun: streams that have no end of their own get one.
     pub fn begin_drain(&self) {
         self.0.draining.cancel();
+    }
+
+    /// The time for calls in flight is over: their clients are told so.
+    pub fn give_up_calls(&self) {
+        self.0.given_up.cancel();
+    }
+
+    pub(crate) fn given_up(&self) -> &CancellationToken {
+        &self.0.given_up
     }
 
     pub(crate) fn parts(&self) -> &SessionParts {

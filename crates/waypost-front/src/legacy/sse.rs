@@ -33,6 +33,7 @@ use crate::event::{Finish, OpenStream};
 use crate::in_flight::MOST_CALLS;
 use crate::legacy::PING;
 use crate::legacy::event;
+use crate::legacy::session::Session;
 use crate::legacy::sessions::Sessions;
 use crate::media::{self, Wants};
 use crate::modern::Asker;
@@ -283,7 +284,7 @@ impl Channel {
         tokio::time::sleep(within).await;
         let pipe = self.pipe.lock().await;
         let session = pipe.as_ref().and_then(|pipe| pipe.session());
-        if session.is_some() {
+        if session.is_some_and(Session::is_confirmed) {
             drop(pipe);
             std::future::pending().await
         }

@@ -350,12 +350,22 @@ async fn r04_a_silent_stream_gets_comments() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_whose_client_opens_no_session_ends_early() {
     let front = front(|_| Ok(text("ok"))).with_sse();
-    let mut idle = Client::connect(&front.router, "/sse").await;
+    let idle = Client::connect(&front.router, "/sse").await;
     let mut busy = Client::open(&front.router, OLD, &json!({})).await;
+    let mut unconfirmed = Client::connect(&front.router, "/sse").await;
+    unconfirmed.send(&initialize(OLD, &json!({}))).await;
+    unconfirmed.message().await;
+    let mut hasty = Client::connect(&front.router, "/sse").await;
+    hasty.send(&initialize(OLD, &json!({}))).await;
+    hasty.message().await;
+    hasty.ask(1, "ping", &json!({})).await;
     let before = Instant::now();
-    assert_eq!(idle.stream.next().await, None);
-    assert_eq!(before.elapsed(), Duration::from_secs(30));
-    drop(idle);
+    for mut ending in [idle, unconfirmed] {
+        assert_eq!(ending.stream.next().await, None);
+        assert_eq!(before.elapsed(), Duration::from_secs(30));
+    }
+    let pong = hasty.ask(2, "ping", &json!({})).await;
+    assert_eq!(pong["id"], 2, "it went on, though it never said so");
     sleep(Duration::from_secs(3 * 3600)).await;
     let answer = busy.ask(1, "tools/call", &json!({ "name": "t" })).await;
     assert_eq!(answer["id"], 1, "its session is never idle");

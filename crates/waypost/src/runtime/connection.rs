@@ -251,6 +251,41 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    async fn r25_a_client_that_leaves_is_missed_whatever_it_sent_behind_its_request() {
+        let waits = Arc::new(());
+        let held = Arc::downgrade(&waits);
+        let never = service_fn(move |_: Request<Incoming>| {
+            let waits = Arc::clone(&waits);
+            async move {
+                let _waits = waits;
+                std::future::pending::<Result<Response<String>, Infallible>>().await
+            }
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let door = Door::new(8);
+        let connections = door.to(never);
+        let idle = held.strong_count();
+        for behind in ["", "\r\n", "GET /next HTTP/1.1\r\nhost: a\r\n\r\n"] {
+            let mut client = TcpStream::connect(address).await.unwrap();
+            connections.serve(listener.accept().await.unwrap().0);
+            let request = format!("GET / HTTP/1.1\r\nhost: a\r\n\r\n{behind}");
+            client.write_all(request.as_bytes()).await.unwrap();
+            while held.strong_count() == idle {
+                tokio::task::yield_now().await;
+            }
+            drop(client);
+            let gone = async {
+                while held.strong_count() > idle {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            let gone = tokio::time::timeout(Duration::from_secs(20), gone).await;
+            assert!(gone.is_ok(), "{behind:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn r74_a_client_that_stops_reading_loses_its_connection() {
         let endless = service_fn(|_: Request<Incoming>| async {
             let piece = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 65_536])));

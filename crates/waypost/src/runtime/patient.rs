@@ -1,17 +1,32 @@
-//! A connection whose peer has to take what it asked for.
+//! A connection whose peer has to take what it asked for, and is missed when it leaves.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use futures_util::FutureExt as _;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
+
+/// Between two looks at whether a peer has left of which nothing is read.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Something of which one can see, without reading it to its end, that its peer has left.
+pub(super) trait Leaves {
+    /// Whether no more will come than is there already.
+    fn has_left(&self) -> bool;
+}
 
 /// Fails a write of which the peer takes nothing for too long: one that stopped reading would
 /// otherwise hold its connection, its call and what waits for it for ever.
 ///
-/// There is a timer only while a write waits, so ordinary traffic costs nothing.
+/// Fails also when the peer has left behind bytes that nobody reads: behind a request that is
+/// being answered, the HTTP side reads nothing once there is more, and would not notice.
+///
+/// There are timers only while a write waits or nothing is read, so ordinary traffic costs
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Patient<T> {
     io: T,
@@ -19,6 +34,10 @@ pub(super) struct Patient<T> {
     /// When the write that waits is given up. Kept for the next one that has to wait.
     timer: Option<Pin<Box<Sleep>>>,
     waits: bool,
+    /// A read waits for more, and so would see the end.
+    reads: bool,
+    /// When it is looked for next.
+    look: Option<Pin<Box<Sleep>>>,
 }
 
 impl<T> Patient<T> {
@@ -28,6 +47,8 @@ impl<T> Patient<T> {
             limit,
             timer: None,
             waits: false,
+            reads: true,
+            look: None,
         }
     }
 
@@ -60,11 +81,13 @@ impl<T: AsyncRead + Unpin> AsyncRead for Patient<T> {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, buffer)
+        let read = Pin::new(&mut self.io).poll_read(cx, buffer);
+        self.reads = read.is_pending();
+        read
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
+impl<T: AsyncWrite + Leaves + Unpin> AsyncWrite for Patient<T> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -88,6 +111,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.misses(cx) {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
         Pin::new(&mut self.io).poll_flush(cx)
     }
 
@@ -96,11 +122,44 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Patient<T> {
     }
 }
 
+impl<T: Leaves> Patient<T> {
+    /// Whether the peer has left while nothing was read; looked at again after a while.
+    fn misses(&mut self, cx: &mut Context<'_>) -> bool {
+        if self.reads {
+            self.look = None;
+            return false;
+        }
+        loop {
+            let look = self.look.get_or_insert_with(|| Box::pin(sleep(LOOK)));
+            if look.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            if self.io.has_left() {
+                return true;
+            }
+            self.look = None;
+        }
+    }
+}
+
+impl Leaves for TcpStream {
+    fn has_left(&self) -> bool {
+        let ready = self.ready(Interest::READABLE).now_or_never();
+        matches!(ready, Some(Ok(ready)) if ready.is_read_closed())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
     use super::*;
+
+    impl Leaves for tokio::io::DuplexStream {
+        fn has_left(&self) -> bool {
+            false
+        }
+    }
 
     const LIMIT: Duration = Duration::from_secs(60);
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
-use waypost_testkit::client::Arriving;
+use waypost_testkit::client::{Arriving, Client};
 use waypost_testkit::demo::{demo_tasks, tasks};
 use waypost_testkit::misbehave::never_answers::{Silence, never_answers};
 use waypost_testkit::misbehave::never_ends::{Hints, never_ends};
@@ -66,8 +66,12 @@ async fn r42_readiness_goes_calls_finish_and_idle_streams_end_gracefully() {
     };
     until("readiness to go", draining).await;
     assert_eq!(get(&format!("http://{admin}/healthz")).await.status, 200);
-    let refused = async || tokio::net::TcpStream::connect(mcp).await.is_err();
-    until("new connections to be refused", refused).await;
+    let refused = async || {
+        let client = Client::new(format!("http://{mcp}/mcp"));
+        let reply = client.call("tools/list", json!({})).await.unwrap();
+        reply.status == 503 && reply.answer.to_string().contains("shutting down")
+    };
+    until("new requests to be refused", refused).await;
 
     let end = last(idle).await.unwrap();
     assert_eq!(end["id"], id);
