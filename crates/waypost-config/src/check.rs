@@ -49,6 +49,15 @@ fn value(
             true
         }
         (Shape::Map(inner), Kind::Map(_)) => {
+            for entry in node.entries() {
+                if matches!(entry.value.kind, Kind::Null) {
+                    let path = at.key(&entry.key);
+                    let what = "has a name and nothing else";
+                    let problem = Problem::error(&entry.value.place, &path, what);
+                    let hint = "give it what it needs, or take the name out";
+                    report.refuse(&path, problem.with_hint(hint));
+                }
+            }
             map(node, at, report, out, |_| Some(inner), &[]);
             true
         }

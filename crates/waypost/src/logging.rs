@@ -1,7 +1,7 @@
 //! Log lines on standard error.
 
+mod fields;
 mod lines;
-mod once;
 
 use std::io::{self, IsTerminal as _};
 
@@ -27,7 +27,7 @@ pub(crate) fn start(log: &Log) -> Result<LastLines, Fatal> {
     let started = match log.format {
         LogFormat::Text => {
             let builder = builder.with_ansi(io::stderr().is_terminal());
-            builder.fmt_fields(once::Once::default()).try_init()
+            builder.fmt_fields(fields::Fields::default()).try_init()
         }
         // Flat, so that a line's fields are found under their own names; there is one span at
         // most, so a list of them would only say it again.

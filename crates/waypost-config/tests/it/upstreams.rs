@@ -406,3 +406,16 @@ fn a_value_that_could_not_be_read_causes_no_second_complaint() {
         ],
     );
 }
+
+#[test]
+fn a_name_without_anything_is_not_passed_over() {
+    let hint = "(give it what it needs, or take the name out)";
+    check(
+        "upstreams:\n  a:\n  b: { command: c, env: { TOKEN: } }\nmcpServers: { c: null }",
+        &[
+            &format!("2:4 error upstreams.a: has a name and nothing else {hint}"),
+            &format!("3:32 error upstreams.b.env.TOKEN: has a name and nothing else {hint}"),
+            &format!("4:18 error mcpServers.c: has a name and nothing else {hint}"),
+        ],
+    );
+}
