@@ -69,7 +69,7 @@ impl Legacy {
             startup_timeout,
             pool: Pool::new(settings, dial, tasks),
             parked: Arc::new(Parked::new(room, patience)),
-            repeats: Repeats::default(),
+            repeats: Repeats::new(tasks),
             supports: Supports::default(),
             tasks: tasks.clone(),
         }
