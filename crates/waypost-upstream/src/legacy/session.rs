@@ -301,6 +301,7 @@ impl Session {
             () = gently => {}
         }
     }
+        self.table.shut();
 
     /// Tells the server what its client says outside of calls.
     async fn speak_for_client(&self, roots: Option<watch::Receiver<u64>>) -> Infallible {
@@ -359,13 +360,10 @@ impl Session {
             return std::future::pending().await;
         };
         loop {
-            let since = self.table.idle_since();
-            let now = tokio::time::Instant::now();
-            let until = since.unwrap_or(now) + idle;
-            if since.is_some() && until <= now {
-                return;
+            match self.table.expire(idle) {
+                Some(until) => sleep_until(until).await,
+                None => return,
             }
-            sleep_until(until).await;
         }
     }
 }

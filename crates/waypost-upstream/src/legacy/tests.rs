@@ -4,6 +4,7 @@ mod beside;
 mod ended_tasks;
 mod kit;
 mod life;
+mod loss;
 mod questions;
 mod telling;
 mod whose;
