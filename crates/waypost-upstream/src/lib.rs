@@ -9,6 +9,7 @@ pub mod fault;
 pub mod guard;
 pub mod parts;
 
+mod backoff;
 mod ear;
 mod event;
 mod flight;

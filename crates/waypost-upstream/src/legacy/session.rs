@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, oneshot, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::Session as ClientSession;
 use waypost_hub::lifecycle::Tasks;
@@ -49,6 +49,8 @@ pub(crate) struct Session {
     pub(crate) link: Arc<dyn Link>,
     pub(crate) facts: Facts,
     instance: Arc<str>,
+    /// When it was opened.
+    pub(crate) since: Instant,
     /// The tasks whose ends are waited for.
     pub(crate) results: Results,
     tasks: Tasks,
@@ -114,6 +116,7 @@ impl Session {
             table,
             link,
             facts,
+            since: Instant::now(),
             instance: instance.unwrap_or_else(random),
             results: Results::default(),
             tasks: opening.tasks.clone(),
@@ -343,6 +346,10 @@ impl Session {
         if self.is_lost() {
             drop(timeout(GRACE, self.table.idle()).await);
         }
+    fn over(&self) -> Option<Fault> {
+        self.table.broken()
+    }
+
     }
 
     async fn end(&self) {
