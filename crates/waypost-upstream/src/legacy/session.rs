@@ -1,6 +1,5 @@
 //! One session with a server.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, Weak};
@@ -25,6 +24,7 @@ use super::handshake::{self, Begun, Hello};
 use super::key::Key;
 use super::link::{Dial, Link};
 use super::pool::Pool;
+use super::subscribed::Subscribed;
 use super::table::Table;
 use super::tasks::Results;
 use crate::ear::Ear as _;
@@ -56,8 +56,7 @@ pub(crate) struct Session {
     tasks: Tasks,
     /// What the server was told to log.
     level: Told,
-    /// How many listen to each resource; held while the server is told.
-    subscribed: Mutex<HashMap<String, usize>>,
+    pub(super) subscribed: Subscribed,
     /// Takes no new calls and ends when it has none.
     retiring: CancellationToken,
     closing: CancellationToken,
@@ -116,12 +115,12 @@ impl Session {
             table,
             link,
             facts,
-            since: Instant::now(),
             instance: instance.unwrap_or_else(random),
+            since: Instant::now(),
             results: Results::default(),
             tasks: opening.tasks.clone(),
             level: Told::default(),
-            subscribed: Mutex::default(),
+            subscribed: Subscribed::default(),
             retiring,
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -252,36 +251,6 @@ impl Session {
         drop(timeout(LOGS_WITHIN, done).await);
     }
 
-    /// Subscribes to a resource for one more listener; `false` where the server refuses.
-    pub(crate) async fn subscribe(&self, uri: &str) -> bool {
-        let mut subscribed = self.subscribed.lock().await;
-        if let Some(count) = subscribed.get_mut(uri) {
-            *count += 1;
-            return true;
-        }
-        let params = Object::from_iter([("uri", Raw::string(uri))]);
-        let answer = self.ask("resources/subscribe", &params).await;
-        let agreed = matches!(answer, Ok(Outcome::Result(_)));
-        if agreed {
-            subscribed.insert(uri.to_owned(), 1);
-        }
-        agreed
-    }
-
-    /// One listener less.
-    pub(crate) async fn unsubscribe(&self, uri: &str) {
-        let mut subscribed = self.subscribed.lock().await;
-        let Some(count) = subscribed.get_mut(uri) else {
-            return;
-        };
-        *count -= 1;
-        if *count == 0 {
-            subscribed.remove(uri);
-            let params = Object::from_iter([("uri", Raw::string(uri))]);
-            drop(self.ask("resources/unsubscribe", &params).await);
-        }
-    }
-
     /// Resolves when the session is over.
     async fn attend(
         &self,
@@ -304,7 +273,6 @@ impl Session {
             () = gently => {}
         }
     }
-        self.table.shut();
 
     /// Tells the server what its client says outside of calls.
     async fn speak_for_client(&self, roots: Option<watch::Receiver<u64>>) -> Infallible {
@@ -336,6 +304,7 @@ impl Session {
     /// Nothing begins in it any more.
     fn leave(self: &Arc<Self>, pool: &Weak<Pool>) {
         self.closing.cancel();
+        self.table.shut();
         if let Some(pool) = pool.upgrade() {
             pool.ended(self);
         }
@@ -346,10 +315,6 @@ impl Session {
         if self.is_lost() {
             drop(timeout(GRACE, self.table.idle()).await);
         }
-    fn over(&self) -> Option<Fault> {
-        self.table.broken()
-    }
-
     }
 
     async fn end(&self) {
@@ -378,6 +343,10 @@ impl Session {
 impl Opened for Arc<Session> {
     fn serves(&self) -> bool {
         !self.retiring.is_cancelled() && !self.closing.is_cancelled() && !self.table.is_gone()
+    }
+
+    fn over(&self) -> Option<Fault> {
+        self.table.broken()
     }
 
     fn discard(&self) {

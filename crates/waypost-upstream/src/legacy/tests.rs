@@ -6,5 +6,6 @@ mod kit;
 mod life;
 mod loss;
 mod questions;
+mod subscriptions;
 mod telling;
 mod whose;

@@ -124,7 +124,7 @@ impl Legacy {
             }
             method::LISTEN => {
                 let session = self.pool.of(&call).await?;
-                return Ok(listen::open(session, &self.upstream, &self.tasks, &call).await);
+                return Ok(listen::open(session, &self.upstream, &call).await);
             }
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
                 return Ok(self.task(&call).await?);
