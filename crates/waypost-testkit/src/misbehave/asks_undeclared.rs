@@ -44,7 +44,10 @@ pub async fn task_asks_undeclared() -> io::Result<Running> {
         "tools/call" if rpc.has_tasks() => rpc.ok(&task(&new_id(), "task", "working")),
         "tasks/get" => {
             let mut asks = task(&rpc.task_id(), "complete", "input_required");
-            asks["inputRequests"] = json!({ "name": form("What is your name?", "name", "string") });
+            if let Some(members) = asks.as_object_mut() {
+                let question = form("What is your name?", "name", "string");
+                members.insert("inputRequests".to_owned(), json!({ "name": question }));
+            }
             rpc.ok(&asks)
         }
         "tasks/update" | "tasks/cancel" => rpc.ok(&ack()),

@@ -111,10 +111,7 @@ impl Drive {
                         }
                     }
                     Need::Again => return Sent::Again,
-                    Need::Lost => {
-                        let fault = exchange.take_lost();
-                        return Sent::Lost(fault.unwrap_or(Fault::SessionLost));
-                    }
+                    Need::Lost => return Sent::Lost(exchange.take_lost()),
                     Need::Over => {
                         if let Some(state) = &state {
                             self.parked.take(state);

@@ -291,8 +291,9 @@ impl Exchange {
     }
 
     /// Why the session went before it was sent.
-    pub(crate) fn take_lost(&self) -> Option<Fault> {
-        self.state().lost.take()
+    pub(crate) fn take_lost(&self) -> Fault {
+        let lost = self.state().lost.take();
+        lost.unwrap_or(Fault::SessionLost)
     }
 
     /// Ends the call in words of our own.

@@ -70,7 +70,7 @@ async fn one_subscription_that_is_not_answered_holds_up_no_other() {
         (line, other.0)
     };
     let listening = listens(&legacy, &["x:1", "x:2", "x:3"]);
-    let ((_events, honoured), (line, _other)) = join(listening, plays).await;
+    let ((_events, honoured), (line, _other)) = Box::pin(join(listening, plays)).await;
     assert_eq!(honoured, ["x:2", "x:3"]);
     assert_eq!(started.elapsed(), Duration::from_secs(2));
     // It may have subscribed.
