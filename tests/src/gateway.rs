@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bytes::Bytes;
-use http_body_util::Empty;
+use http_body_util::{BodyExt as _, Empty};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use tempfile::TempDir;
@@ -73,6 +73,19 @@ impl Gateway {
     #[must_use]
     pub fn sse_url(&self) -> String {
         format!("{}/sse", self.url.trim_end_matches("/mcp"))
+    }
+
+    /// What it has counted, as admin shows it.
+    ///
+    /// # Errors
+    /// When admin does not answer.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
+        let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
+        let answer = client
+            .get(format!("{}/metrics", self.admin).parse()?)
+            .await?;
+        let body = answer.into_body().collect().await?.to_bytes();
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// Stops; `false` when something had to be cut off.

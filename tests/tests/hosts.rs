@@ -172,7 +172,8 @@ impl<'a> ClaudeCode<'a> {
 
 const READ: &str = "mcp__waypost__filesystem_read_text_file";
 
-async fn claude_code_over(transport: &str, more: &str) -> anyhow::Result<()> {
+/// Lets it list and call; gives the gateway, which has counted what came.
+async fn claude_code_over(transport: &str, more: &str) -> anyhow::Result<Gateway> {
     let interop = Interop::find()?;
     let claude = ClaudeCode::new(&interop, READ).await?;
     let upstreams = everyday(&interop, &claude.desk.work());
@@ -183,22 +184,47 @@ async fn claude_code_over(transport: &str, more: &str) -> anyhow::Result<()> {
     };
     let add = ["mcp", "add", "--transport", transport, "waypost", &url];
     claude.run(&add).await?;
-    claude.lists_and_calls(READ).await
+    claude.lists_and_calls(READ).await?;
+    Ok(gateway)
+}
+
+/// Whether any client has sent this method.
+async fn has_had(gateway: &Gateway, method: &str) -> anyhow::Result<bool> {
+    let metrics = gateway.metrics().await?;
+    let is_it = |line: &&str| {
+        line.starts_with("waypost_requests_total{")
+            && line.contains(&format!(r#"method="{method}""#))
+    };
+    let count = metrics.lines().find(is_it);
+    Ok(count.is_some_and(|line| !line.ends_with(" 0")))
 }
 
 #[tokio::test]
 async fn claude_code_lists_and_calls() -> anyhow::Result<()> {
-    claude_code_over("http", "").await
+    let gateway = claude_code_over("http", "").await?;
+    for method in [
+        "server/discover",
+        "subscriptions/listen",
+        "tools/list",
+        "tools/call",
+    ] {
+        ensure!(has_had(&gateway, method).await?, "no `{method}`");
+    }
+    ensure!(!has_had(&gateway, "initialize").await?, "it has a session");
+    Ok(())
 }
 
 #[tokio::test]
 async fn claude_code_falls_back_to_a_session() -> anyhow::Result<()> {
-    claude_code_over("http", "front: { eras: [legacy] }").await
+    let gateway = claude_code_over("http", "front: { eras: [legacy] }").await?;
+    ensure!(has_had(&gateway, "initialize").await?, "it has no session");
+    Ok(())
 }
 
 #[tokio::test]
 async fn claude_code_speaks_http_sse() -> anyhow::Result<()> {
-    claude_code_over("sse", "front: { sse: true }").await
+    claude_code_over("sse", "front: { sse: true }").await?;
+    Ok(())
 }
 
 #[tokio::test]

@@ -233,6 +233,27 @@ fn files_keep_their_proportions() {
     );
 }
 
+/// What must not be committed must not reach an image, or whoever builds one, either.
+#[test]
+fn what_git_ignores_docker_ignores_too() {
+    let patterns = |file: &str| {
+        let text = std::fs::read_to_string(root().join(file)).unwrap();
+        let lines = text.lines().map(str::trim);
+        let patterns = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        patterns.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (git, docker) = (patterns(".gitignore"), patterns(".dockerignore"));
+    assert!(git.iter().any(|pattern| pattern.ends_with(".key")));
+    for pattern in git {
+        // There a pattern without a slash is about the top folder alone.
+        let wanted = match pattern.contains('/') {
+            true => pattern,
+            false => format!("**/{pattern}"),
+        };
+        assert!(docker.contains(&wanted), "`{wanted}` is not ignored");
+    }
+}
+
 #[test]
 fn nothing_is_left_for_later() {
     let words = [

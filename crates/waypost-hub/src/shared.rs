@@ -63,6 +63,17 @@ pub fn again(answer: &Answer) -> Result<End, CallError> {
     }
 }
 
+/// Bytes that an answer takes, about.
+pub fn size(answer: &Answer) -> usize {
+    match &**answer {
+        Ok(End::Complete(object) | End::InputRequired(object) | End::Task(object)) => {
+            object.encoded_len()
+        }
+        Ok(End::Error(error)) => error.as_bytes().len(),
+        Err(failure) => failure.size(),
+    }
+}
+
 // === impl Shared ===
 
 impl Shared {
@@ -192,7 +203,7 @@ impl Failure {
     }
 
     /// Bytes that it takes, about.
-    pub(crate) fn size(&self) -> usize {
+    fn size(&self) -> usize {
         self.detail.as_deref().map_or(0, str::len)
     }
 }

@@ -35,6 +35,16 @@ impl Database {
         Ok(Self { pool, path })
     }
 
+    /// Drops what is of client sessions whose ids do not open any more. Done when it is opened,
+    /// too.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub async fn tidy(&self) -> Result<(), StoreError> {
+        let old = sessions::forget_old(&self.pool).await;
+        old.map_err(|error| failed("tidy", error))
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

@@ -6,8 +6,8 @@ use crate::fault::{Exit, Fault, How};
 #[derive(Debug)]
 pub(crate) struct Ignored<'a> {
     pub(crate) upstream: &'a str,
-    /// `request`, `other_answer`, `late_answer`, `unmatched`, `queue_full`, `not_a_message`,
-    /// `too_large`.
+    /// `request`, `question`, `undeclared_question`, `other_answer`, `late_answer`, `unmatched`,
+    /// `queue_full`, `outbox_full`, `not_a_message`, `too_large`.
     pub(crate) reason: &'static str,
 }
 

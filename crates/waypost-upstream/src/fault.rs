@@ -74,6 +74,12 @@ pub enum Fault {
     /// It did not take what the call waits for it to have: an answer to its question.
     #[error("did not take the answer to its question: {0}")]
     Untold(Arc<str>),
+    /// So much waits to be told to it that there is no room for more.
+    #[error("takes what it is told too slowly")]
+    Backlog,
+    /// So many tasks are waited for that there is no room for another.
+    #[error("the ends of {most} tasks are waited for already")]
+    Waits { most: usize },
     /// A child that has answered before does not.
     #[error("did not answer `server/discover` within {0:?}, it is being restarted")]
     Silent(Duration),
@@ -169,7 +175,7 @@ pub enum ConnectFault {
 }
 
 impl Fault {
-    /// The child ended while it was executing something.
+    /// The child ended, maybe while it was executing something; see [`Fault::of_request`].
     pub(crate) fn exited(exit: &Arc<Exit>) -> Self {
         let exit = Arc::clone(exit);
         Self::Exited { exit, sent: true }
@@ -180,8 +186,29 @@ impl Fault {
         match self {
             Self::Stopping if sent => Self::Stopped,
             Self::Forgotten if !sent => Self::SessionLost,
+            Self::Exited { exit, .. } => Self::Exited { exit, sent },
             other => other,
         }
+    }
+
+    /// The same where the fault has ended a session: what was not sent in it did not run.
+    pub(crate) fn in_session(self, sent: bool) -> Self {
+        let fault = self.of_request(sent);
+        match sent || fault.not_executed() {
+            true => fault,
+            false => Self::SessionLost,
+        }
+    }
+
+    /// Whether a request was never sent because what it was for has gone: another may take it.
+    pub(crate) fn left_unsent(&self) -> bool {
+        matches!(
+            self,
+            Self::SessionLost
+                | Self::Stopping
+                | Self::NotRunning(_)
+                | Self::Exited { sent: false, .. }
+        )
     }
 
     /// Whether the server certainly did not execute the call.
@@ -199,6 +226,7 @@ impl Fault {
             | Self::Version
             | Self::Modern
             | Self::Sessions { .. }
+            | Self::Waits { .. }
             | Self::Exited { sent: false, .. } => true,
             // Refused at the door.
             Self::Status { status, .. } => matches!(status, 401 | 429),
@@ -215,6 +243,7 @@ impl Fault {
             | Self::Stopped
             | Self::Forgotten
             | Self::Untold(_)
+            | Self::Backlog
             | Self::Silent(_)
             | Self::Late(_)
             | Self::Overflow
@@ -234,7 +263,7 @@ impl Fault {
             | Self::Forgotten
             | Self::Overflow => Kind::Unavailable,
             Self::Silent(_) | Self::Late(_) => Kind::Timeout,
-            Self::Sessions { .. } => Kind::Throttled,
+            Self::Sessions { .. } | Self::Waits { .. } => Kind::Throttled,
             Self::Modern => Kind::Unavailable,
             Self::Status { status, .. } => match status {
                 429 => Kind::Throttled,
@@ -253,6 +282,7 @@ impl Fault {
             | Self::Version
             | Self::Refused { .. }
             | Self::Untold(_)
+            | Self::Backlog
             | Self::Endpoint(_) => Kind::BadUpstream,
             Self::NoCertificates | Self::Header { .. } | Self::Unheard => Kind::Internal,
         }

@@ -2,26 +2,24 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use waypost_hub::lifecycle::Tasks;
 
+use crate::backoff::Backoff;
 use crate::fault::Fault;
-
-/// Between attempts, doubling.
-const BACKOFF_FIRST: Duration = Duration::from_millis(500);
-const BACKOFF_MOST: Duration = Duration::from_secs(10);
-
-/// What lived so long has proven itself: what follows it begins a new backoff.
-const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 
 /// Something that is opened, serves for a time, and ends.
 pub(crate) trait Opened: Clone + Send + Sync + 'static {
     /// Whether it still serves.
     fn serves(&self) -> bool;
+
+    /// Why it does not serve any more, where nobody wanted that.
+    fn over(&self) -> Option<Fault>;
 
     /// Nobody will use it: ends it, without waiting.
     fn discard(&self);
@@ -48,11 +46,7 @@ pub(crate) struct Flight<T: Opened> {
 
 struct State<T> {
     now: Now<T>,
-    /// Attempts in a row that failed, or whose outcome did not last.
-    failures: u32,
-    /// No attempt for a call before that.
-    not_before: Option<Instant>,
-    failed: Option<Fault>,
+    backoff: Backoff,
     opened_at: Option<Instant>,
     closed: bool,
 }
@@ -64,13 +58,12 @@ enum Now<T> {
 }
 
 impl<T: Opened> Flight<T> {
-    pub(crate) fn new() -> Self {
+    /// `backoff` may be shared with others that open the same kind of thing.
+    pub(crate) fn new(backoff: Backoff) -> Self {
         Self {
             state: Arc::new(Mutex::new(State {
                 now: Now::Nothing,
-                failures: 0,
-                not_before: None,
-                failed: None,
+                backoff,
                 opened_at: None,
                 closed: false,
             })),
@@ -93,6 +86,16 @@ impl<T: Opened> Flight<T> {
     /// Whether an attempt is under way.
     pub(crate) fn is_opening(&self) -> bool {
         matches!(self.state().now, Now::Opening(_))
+    }
+
+    /// Resolves when no attempt is under way.
+    pub(crate) async fn settled(&self) {
+        let outcome = match &self.state().now {
+            Now::Opening(outcome) => outcome.clone(),
+            Now::Nothing | Now::Open(_) => return,
+        };
+        let mut outcome = outcome;
+        drop(outcome.wait_for(Option::is_some).await);
     }
 
     /// What serves now, opened where there is nothing. The attempt goes on when the one who
@@ -122,22 +125,28 @@ impl<T: Opened> Flight<T> {
                 Now::Opening(outcome) => outcome.clone(),
                 Now::Nothing | Now::Open(_) => {
                     let wait = state.wait(want)?;
+                    let open = open();
                     let (done, outcome) = watch::channel(None);
                     state.now = Now::Opening(outcome.clone());
-                    let open = open();
                     let shared = Arc::clone(&self.state);
                     tasks.spawn(|stop| async move {
-                        let opened = async {
-                            if let Some(until) = wait {
-                                sleep_until(until).await;
+                        if let Some(until) = wait {
+                            tokio::select! {
+                                () = sleep_until(until) => {}
+                                () = stop.cancelled() => {}
                             }
-                            open.await
+                        }
+                        let begun = Instant::now();
+                        let opened = async {
+                            tokio::select! {
+                                opened = open => opened,
+                                () = stop.cancelled() => Err(Fault::Stopping),
+                            }
                         };
-                        let opened = tokio::select! {
-                            opened = opened => opened,
-                            () = stop.cancelled() => Err(Fault::Stopping),
-                        };
-                        let opened = lock(&shared).opened(opened);
+                        // What failed inside leaves room for another attempt too.
+                        let opened = AssertUnwindSafe(opened).catch_unwind().await;
+                        let opened = opened.unwrap_or(Err(Fault::Unheard));
+                        let opened = lock(&shared).opened(begun, opened);
                         done.send_replace(Some(opened));
                     });
                     outcome
@@ -170,6 +179,15 @@ impl<T: Opened> Flight<T> {
         }
     }
 
+    /// The same of one that its server has forgotten, which is no failure.
+    pub(crate) fn replace(&self, old: &T) {
+        let mut state = self.state();
+        if matches!(&state.now, Now::Open(value) if value.is(old)) {
+            state.now = Now::Nothing;
+            state.opened_at = None;
+        }
+    }
+
     /// Opens nothing any more; gives what there is, to be ended.
     pub(crate) fn close(&self) -> Option<T> {
         let mut state = self.state();
@@ -197,30 +215,16 @@ impl<T: Opened> State<T> {
     fn wait(&mut self, want: Want) -> Result<Option<Instant>, Fault> {
         // The last one has ended, or was given up, since this was looked at before.
         if let Some(opened) = self.opened_at.take() {
-            if opened.elapsed() >= HEALTHY_AFTER {
-                self.failures = 0;
-            } else {
-                self.postpone();
-            }
+            let over = match &self.now {
+                Now::Open(value) => value.over(),
+                Now::Nothing | Now::Opening(_) => None,
+            };
+            self.backoff.ended(opened, over);
         }
-        let early = self.not_before.filter(|at| *at > Instant::now());
-        match (want, early, &self.failed) {
-            (Want::Look, ..) => Ok(None),
-            (Want::Call, Some(_), Some(fault)) => Err(fault.clone()),
-            (Want::Call, early, _) => Ok(early),
-        }
+        self.backoff.wait(want)
     }
 
-    /// Keeps calls from trying again at once. The first end is no pattern.
-    fn postpone(&mut self) {
-        let wait = BACKOFF_FIRST.saturating_mul(1 << self.failures.min(5));
-        if self.failures > 0 || self.failed.is_some() {
-            self.not_before = Some(Instant::now() + wait.min(BACKOFF_MOST));
-        }
-        self.failures = self.failures.saturating_add(1);
-    }
-
-    fn opened(&mut self, opened: Result<T, Fault>) -> Result<T, Fault> {
+    fn opened(&mut self, begun: Instant, opened: Result<T, Fault>) -> Result<T, Fault> {
         self.now = Now::Nothing;
         match opened {
             Ok(value) if self.closed => {
@@ -228,14 +232,13 @@ impl<T: Opened> State<T> {
                 Err(Fault::Stopping)
             }
             Ok(value) => {
-                self.failed = None;
+                self.backoff.opened();
                 self.opened_at = Some(Instant::now());
                 self.now = Now::Open(value.clone());
                 Ok(value)
             }
             Err(fault) => {
-                self.failed = Some(fault.clone());
-                self.postpone();
+                self.backoff.failed(begun, &fault);
                 Err(fault)
             }
         }
@@ -250,4 +253,36 @@ impl<T: Opened> fmt::Debug for Flight<T> {
 
 fn lock<T>(state: &Mutex<State<T>>) -> MutexGuard<'_, State<T>> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Thing;
+
+    impl Opened for Thing {
+        fn serves(&self) -> bool {
+            true
+        }
+        fn over(&self) -> Option<Fault> {
+            None
+        }
+        fn discard(&self) {}
+        fn is(&self, _: &Self) -> bool {
+            true
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_that_fails_inside_leaves_room_for_the_next() {
+        let (flight, tasks) = (Flight::new(Backoff::default()), Tasks::default());
+        let fails = || async { panic!("told so") };
+        let fault = flight.get(&tasks, Want::Call, fails).await.err();
+        assert!(matches!(fault, Some(Fault::Unheard)), "{fault:?}");
+        assert!(!flight.is_opening());
+        let opens = || async { Ok(Thing) };
+        assert!(flight.get(&tasks, Want::Look, opens).await.is_ok());
+    }
 }

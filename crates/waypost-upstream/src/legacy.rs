@@ -2,14 +2,14 @@
 //!
 //! [`upstream`] is what the rest of the crate holds. [`pool`] keeps the sessions, [`key`] says who
 //! shares one, [`session`] and [`handshake`] are one of them, [`telling`] what it says unasked.
-//! [`table`] knows whose an answer is,
-//! [`exchange`] and [`legs`] are one call, [`drive`] carries it through; [`question`] and
-//! [`parked`] are what the server asks meanwhile, [`repeats`] answers that were lost on the way,
-//! [`url_mode`] what the server wants done first.
-//! [`listen`] and [`listeners`] are subscriptions, [`tasks`] the experimental tasks of 2025-11-25;
-//! [`translate`] is about words.
+//! [`table`] knows whose an answer is, [`exchange`] and [`legs`] are one call, [`drive`] carries it
+//! through; [`question`] and [`parked`] are what the server asks meanwhile, [`repeats`] answers
+//! that were lost on the way, [`url_mode`] what the server wants done first.
+//! [`listen`], [`listeners`] and [`subscribed`] are subscriptions, [`tasks`] the experimental tasks
+//! of 2025-11-25; [`translate`] is about words.
 //!
-//! [`outgrown`] knows servers that have left the era, [`unopened`] those that have come to it. [`link`] is the seam to the transports: [`pipe`] and [`http`].
+//! [`outgrown`] knows servers that have left the era, [`unopened`] those that have come to it.
+//! [`link`] is the seam to the transports: [`pipe`] and [`http`].
 
 mod aim;
 mod drive;
@@ -30,6 +30,7 @@ mod pool;
 mod question;
 mod repeats;
 mod session;
+mod subscribed;
 mod table;
 mod tasks;
 mod telling;

@@ -1,4 +1,4 @@
-//! Reaches servers: Streamable HTTP and stdio.
+//! Reaches servers: Streamable HTTP, HTTP+SSE and stdio.
 //!
 //! [`connect`] turns the settings of one upstream into a [`waypost_hub::upstream::Upstream`].
 //! Nothing is opened before the hub asks: an HTTP connection comes with the first request, a child
@@ -9,6 +9,7 @@ pub mod fault;
 pub mod guard;
 pub mod parts;
 
+mod backoff;
 mod ear;
 mod event;
 mod flight;

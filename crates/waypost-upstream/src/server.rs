@@ -97,6 +97,8 @@ impl Server {
 
     async fn facts(&self, known: Option<&str>, want: Want) -> Result<Facts, CallError> {
         let mut decided = self.deciding.lock().await;
+        // Until it is known how this one comes out.
+        decided.failed = None;
         // This is the look that was asked for.
         let _turned = self.turned.notified().now_or_never();
         let before = self.spoken.get().or_else(|| known.map(era_of));
@@ -171,22 +173,24 @@ impl Server {
     /// What is spoken, found out where nobody has yet. Whoever comes while another asks takes
     /// what that one learns.
     async fn era(&self) -> Result<Era, CallError> {
-        if let Some(era) = self.spoken.get() {
-            return Ok(era);
-        }
-        if let Ok(deciding) = self.deciding.try_lock() {
-            drop(deciding);
-            let facts = Box::pin(self.facts(None, Want::Call)).await?;
-            return Ok(era_of(&facts.protocol));
-        }
-        let failed = self.deciding.lock().await.failed.clone();
-        self.spoken.get().ok_or_else(|| {
-            let error = CallError::upstream(Kind::Unavailable, &self.name).retryable();
-            match failed {
-                Some(failed) => error.detail(failed),
-                None => error,
+        loop {
+            if let Some(era) = self.spoken.get() {
+                return Ok(era);
             }
-        })
+            if let Ok(deciding) = self.deciding.try_lock() {
+                drop(deciding);
+                let facts = Box::pin(self.facts(None, Want::Call)).await?;
+                return Ok(era_of(&facts.protocol));
+            }
+            let failed = self.deciding.lock().await.failed.clone();
+            if self.spoken.get().is_none()
+                && let Some(failed) = failed
+            {
+                let error = CallError::upstream(Kind::Unavailable, &self.name).retryable();
+                return Err(error.detail(failed));
+            }
+            // Or that one has left before it learned anything.
+        }
     }
 
     fn send(&self, era: Era, call: Call) -> CallFuture<'_> {

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use waypost_config::{Config, Reach, Upstream as Settings, environment};
 use waypost_front::legacy::{SessionParts, Sessions};
 use waypost_hub::call::{Call, View};
@@ -50,6 +52,8 @@ pub(crate) async fn assemble(
     })?;
     let background = Tasks::on(Handle::current());
     let store: Arc<dyn Store> = Arc::new(database.clone());
+    let tidied = database.clone();
+    background.spawn(|stop| daily(stop, move || tidy(tidied.clone())));
     let sessions = sessions(config, Arc::clone(&store), &keys, &background);
     let upstreams = upstreams(config, cores, guard, &background);
     let hub = hub(config, &upstreams, store, keys, &background);
@@ -59,6 +63,25 @@ pub(crate) async fn assemble(
         background,
         database,
     })
+}
+
+/// Between looks at what the store need not keep any more.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+async fn daily<F: Future<Output = ()>>(stop: CancellationToken, work: impl Fn() -> F) {
+    loop {
+        tokio::select! {
+            () = sleep(DAY) => work().await,
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+async fn tidy(database: Database) {
+    if let Err(error) = database.tidy().await {
+        let error: &dyn std::error::Error = &error;
+        tracing::warn!(error, "old sessions stay in the store for another day");
+    }
 }
 
 fn sessions(
@@ -181,6 +204,8 @@ impl Upstream for Unusable {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
 
     #[track_caller]
@@ -219,5 +244,19 @@ mod tests {
         let hash = "0".repeat(64);
         let keys = format!("auth: {{keys: [{{name: ci, hash: 'sha256:{hash}'}}]}}");
         check(&keys, false);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_done_daily_is_done_each_day_until_the_stop() {
+        let (done, tasks) = (Arc::new(AtomicUsize::new(0)), Tasks::default());
+        let counted = Arc::clone(&done);
+        let work = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(())
+        };
+        tasks.spawn(|stop| daily(stop, work));
+        sleep(DAY * 2 + Duration::from_secs(1)).await;
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+        assert!(tasks.drain(Duration::from_secs(1)).await);
     }
 }

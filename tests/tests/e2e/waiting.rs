@@ -3,7 +3,7 @@
 use ::http::StatusCode;
 use serde_json::{Value, json};
 use waypost_testkit::client::Client;
-use waypost_testkit::misbehave::asks_undeclared::asks_undeclared;
+use waypost_testkit::misbehave::asks_undeclared::{asks_undeclared, task_asks_undeclared};
 use waypost_testkit::misbehave::flaky_polls::flaky_polls;
 use waypost_testkit::misbehave::forgets_tasks::forgets_tasks;
 use waypost_testkit::misbehave::never_ends::{Hints, never_ends};
@@ -17,7 +17,7 @@ both_ways! {
     a_tool_that_demands_a_task_answers_plainly,
     the_wait_shows_progress_and_ends_with_the_tasks_result,
     a_question_of_the_task_becomes_a_round,
-    a_question_that_nobody_can_be_asked_cancels_the_task,
+    what_a_tool_needs_and_nobody_declared_is_said_before_there_is_a_task,
     closing_the_stream_cancels_the_task,
 }
 
@@ -98,7 +98,7 @@ async fn a_question_of_the_task_becomes_a_round(way: Way) {
     assert_eq!(stage.sent("tools/call").len(), before);
 }
 
-async fn a_question_that_nobody_can_be_asked_cancels_the_task(way: Way) {
+async fn what_a_tool_needs_and_nobody_declared_is_said_before_there_is_a_task(way: Way) {
     // What its caller can do is told to the server, which refuses; collapsing declares the rest.
     let stage = Stage::with(way, QUICK).await;
     let client = stage.client();
@@ -112,6 +112,26 @@ async fn a_question_that_nobody_can_be_asked_cancels_the_task(way: Way) {
     );
     let needed = &reply.answer["error"]["data"]["requiredCapabilities"];
     assert!(needed["elicitation"].is_object(), "{}", reply.answer);
+    assert!(stage.sent("tasks/get").is_empty());
+}
+
+#[tokio::test]
+async fn a_question_that_nobody_can_be_asked_cancels_the_task() {
+    let server = task_asks_undeclared().await.unwrap();
+    let upstream = format!(
+        "u: {{ url: '{}', required: true, tasks: collapse }}",
+        server.url
+    );
+    let gateway = Gateway::with(&upstream, QUICK).await.unwrap();
+    let client = Client::new(&gateway.url);
+    let reply = client.tool("u_work", json!({})).await.unwrap();
+    assert_eq!(reply.code(), -32021, "{}", reply.answer);
+    let needed = &reply.answer["error"]["data"]["requiredCapabilities"];
+    assert!(needed["elicitation"].is_object(), "{}", reply.answer);
+    let cancelled = server
+        .seen()
+        .wait_for(|seen| seen.count("tasks/cancel") == 1);
+    assert!(cancelled.await);
 }
 
 async fn closing_the_stream_cancels_the_task(way: Way) {

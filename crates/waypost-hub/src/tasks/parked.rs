@@ -12,8 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limit::{Limit, Permit};
-use crate::reply::End;
-use crate::shared::{Answer, Shared, WeakShared};
+use crate::shared::{Answer, Shared, WeakShared, size};
 use crate::tasks::progress::Progress;
 use crate::tasks::state::RoundId;
 
@@ -274,16 +273,6 @@ impl Table {
         {
             self.slots.remove(&id);
         }
-    }
-}
-
-fn size(answer: &Answer) -> usize {
-    match &**answer {
-        Ok(End::Complete(object) | End::InputRequired(object) | End::Task(object)) => {
-            object.encoded_len()
-        }
-        Ok(End::Error(error)) => error.as_bytes().len(),
-        Err(failure) => failure.size(),
     }
 }
 

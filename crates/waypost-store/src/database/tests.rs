@@ -298,3 +298,17 @@ async fn a_session_that_was_ended_stays_ended() {
     let kept = database.session("a").await.unwrap().unwrap();
     assert!(kept.ended);
 }
+
+#[tokio::test]
+async fn sessions_whose_ids_do_not_open_any_more_go_while_it_runs() {
+    let (_folder, database) = fresh().await;
+    for key in ["old", "new"] {
+        let record = SessionRecord::default();
+        database.save_session(key, record).await.unwrap();
+    }
+    let old = "UPDATE client_sessions SET saved_at = 1 WHERE key = 'old'";
+    sql(&database, old).await;
+    database.tidy().await.unwrap();
+    assert!(database.session("old").await.unwrap().is_none());
+    assert!(database.session("new").await.unwrap().is_some());
+}

@@ -102,7 +102,8 @@ impl Pool {
             };
             match error.take_message() {
                 Some(unsent) if !fresh => request = unsent,
-                _ => return Err(fault(&error.into_error())),
+                Some(_) => return Err(unsent_fault(&error.into_error())),
+                None => return Err(fault(&error.into_error())),
             }
         }
     }
@@ -193,6 +194,14 @@ pub(crate) fn host(uri: &Uri) -> Option<HeaderValue> {
         None => authority,
     };
     HeaderValue::from_str(host).ok()
+}
+
+/// The same of a request that was not written at all.
+fn unsent_fault(error: &hyper::Error) -> Fault {
+    match fault(error) {
+        Fault::Closed => Fault::Connect(ConnectFault::Other),
+        other => other,
+    }
 }
 
 fn fault(error: &hyper::Error) -> Fault {
@@ -363,6 +372,20 @@ mod tests {
             server.ended.recv().await.unwrap();
             assert_eq!(server.opened(), number);
         }
+    }
+
+    #[tokio::test]
+    async fn what_a_fresh_connection_did_not_take_was_not_sent() {
+        let (ours, theirs) = tokio::io::duplex(64);
+        let opened = handshake(hyper_util::rt::TokioIo::new(ours)).await;
+        let (mut sender, connection) = opened.unwrap();
+        drop(theirs);
+        drop(connection.await);
+        let request = Request::new(Full::new(Bytes::from_static(b"{}")));
+        let mut error = sender.try_send_request(request).await.unwrap_err();
+        assert!(error.take_message().is_some());
+        let fault = unsent_fault(&error.into_error());
+        assert!(fault.not_executed(), "{fault:?}");
     }
 
     #[tokio::test]

@@ -41,7 +41,8 @@ pub(crate) struct Drive {
 enum Sent {
     Done,
     Again,
-    Lost,
+    /// Not at all: the session had gone.
+    Lost(Fault),
 }
 
 impl Drive {
@@ -52,9 +53,10 @@ impl Drive {
             match self.send(&session, &stop).await {
                 Sent::Done => return,
                 Sent::Again => {}
-                Sent::Lost if renewed => return self.exchange.fail(Fault::SessionLost),
+                Sent::Lost(_) if self.exchange.need() == Need::GivenUp => return,
+                Sent::Lost(fault) if renewed => return self.exchange.fail(fault),
                 // Nothing was executed, so it may be sent once more.
-                Sent::Lost => {
+                Sent::Lost(_) => {
                     renewed = true;
                     match self.pool.renew(Some(&self.call), &session).await {
                         Ok(new) => session = new,
@@ -67,8 +69,9 @@ impl Drive {
 
     async fn send(&self, session: &Session, stop: &CancellationToken) -> Sent {
         let exchange = &self.exchange;
-        let Ok(id) = session.table.open(exchange) else {
-            return Sent::Lost;
+        let id = match session.table.open(exchange) {
+            Ok(id) => id,
+            Err(fault) => return Sent::Lost(fault),
         };
         exchange.sent_to(&session.table, session.instance());
         let request = message::encode_request(&Id::number(id), exchange.method(), &self.params);
@@ -88,13 +91,10 @@ impl Drive {
                     sent = true;
                     match outcome {
                         Ok(()) => {}
-                        Err(Fault::SessionLost) => {
-                            session.table.forget(id);
-                            return Sent::Lost;
-                        }
-                        Err(fault) => {
-                            exchange.fail(session.table.failed(id, fault));
-                        }
+                        Err(fault) => match session.table.failed(id, fault) {
+                            fault if fault.left_unsent() => return Sent::Lost(fault),
+                            fault => exchange.fail(fault),
+                        },
                     }
                 }
                 () = due(need, &mut gathered) => match need {
@@ -111,6 +111,7 @@ impl Drive {
                         }
                     }
                     Need::Again => return Sent::Again,
+                    Need::Lost => return Sent::Lost(exchange.take_lost()),
                     Need::Over => {
                         if let Some(state) = &state {
                             self.parked.take(state);
@@ -179,9 +180,11 @@ impl Drive {
         if let Some(late) = self.exchange.untaken() {
             session.table.late(&late);
         }
-        session.table.close(id);
+        let at_work = session.table.close(id);
         session.table.rehome(self.exchange.take_all());
-        session.table.cancel(id, Some(&self.exchange));
+        if at_work {
+            session.table.cancel(id, Some(&self.exchange));
+        }
     }
 }
 
@@ -194,6 +197,6 @@ async fn due(need: Need, gathered: &mut Option<Instant>) {
             sleep_until(*at).await;
         }
         Need::Parked(until) => sleep_until(until).await,
-        Need::Again | Need::GivenUp | Need::Over => {}
+        Need::Again | Need::GivenUp | Need::Lost | Need::Over => {}
     }
 }

@@ -87,6 +87,8 @@ pub(crate) enum Need {
     Again,
     /// The caller has gone.
     GivenUp,
+    /// The session went before it was sent.
+    Lost,
     /// The answer has come.
     Over,
 }
@@ -278,6 +280,22 @@ impl Exchange {
         self.changed.notify_waiters();
     }
 
+    /// The session has gone, for this reason. What was not sent in it may be sent in another,
+    /// where somebody drives it.
+    pub(crate) fn lost(&self, fault: Fault) {
+        let driven = self.task.is_none();
+        if driven && fault.left_unsent() && self.state().lose(&fault) {
+            return self.wake.notify_one();
+        }
+        self.fail(fault);
+    }
+
+    /// Why the session went before it was sent.
+    pub(crate) fn take_lost(&self) -> Fault {
+        let lost = self.state().lost.take();
+        lost.unwrap_or(Fault::SessionLost)
+    }
+
     /// Ends the call in words of our own.
     pub(crate) fn conclude(&self, end: End) {
         self.state().end(Ok(Ending::Ours(end)));
@@ -377,6 +395,8 @@ impl Exchange {
         let state = self.state();
         if state.given_up {
             Need::GivenUp
+        } else if state.lost.is_some() {
+            Need::Lost
         } else if let Some(until) = state.parked {
             if state.leg.is_some() && state.has_news() {
                 Need::Gather
@@ -403,6 +423,7 @@ impl Exchange {
     pub(crate) fn sent_to(&self, table: &Arc<Table>, instance: &Arc<str>) {
         let mut state = self.state();
         state.again = false;
+        state.lost = None;
         state.instance = Some(Arc::clone(instance));
         if let Some(leg) = &state.leg {
             leg.carrier.note(instance);

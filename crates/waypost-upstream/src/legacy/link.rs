@@ -44,6 +44,11 @@ pub(crate) trait Link: Send + Sync + fmt::Debug {
         1
     }
 
+    /// Whether a message that [`Link::tell`] was dropped with has certainly not been taken.
+    fn knows_what_it_took(&self) -> bool {
+        false
+    }
+
     /// The server has answered `initialize` with this version: goes into headers from now on.
     fn agreed(&self, protocol: &str);
 

@@ -3,11 +3,13 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::{FutureExt as _, Stream};
+use tokio::time::timeout;
 use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
-use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{Event, Reply};
 use waypost_wire::message::Notification;
 use waypost_wire::meta::{META, SUBSCRIPTION_ID};
@@ -17,14 +19,14 @@ use waypost_wire::raw::Raw;
 
 use super::listeners::{Ears, Filter};
 use super::session::Session;
+use super::subscribed::{Subscribed, Subscription};
+
+/// How long the server may take to agree: what stands then is acknowledged. The hub waits little
+/// longer.
+const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Subscribes to what of the wish the server can tell of.
-pub(crate) async fn open(
-    session: Arc<Session>,
-    upstream: &Arc<str>,
-    tasks: &Tasks,
-    call: &Call,
-) -> Reply {
+pub(crate) async fn open(session: Arc<Session>, upstream: &Arc<str>, call: &Call) -> Reply {
     let wanted = call.params.get("notifications");
     let wanted = wanted
         .and_then(|raw| raw.as_object().ok())
@@ -42,21 +44,28 @@ pub(crate) async fn open(
     let mut listener = Listener {
         subscription: call.id.raw().clone(),
         upstream: Arc::clone(upstream),
-        tasks: tasks.clone(),
         session,
         ears,
         ahead: None,
-        uris: Vec::new(),
+        subscriptions: Vec::new(),
         over: false,
     };
+    filter.uris.clear();
     if listener.session.subscribes() {
-        for uri in &wanted.uris {
-            if listener.session.subscribe(uri).await {
-                listener.uris.push(uri.clone());
+        let asked = wanted.uris.iter().map(|uri| {
+            let subscription = Subscribed::add(&listener.session, uri);
+            async move {
+                let stands = timeout(SUBSCRIBED_WITHIN, subscription.stands()).await;
+                (uri, stands.unwrap_or_default().then_some(subscription))
+            }
+        });
+        for (uri, subscription) in join_all(asked).await {
+            if let Some(subscription) = subscription {
+                filter.uris.push(uri.clone());
+                listener.subscriptions.push(subscription);
             }
         }
     }
-    filter.uris.clone_from(&listener.uris);
     let mut params = Object::new();
     params.set("notifications", filter.object().into());
     let acknowledged = Notification {
@@ -70,12 +79,12 @@ pub(crate) async fn open(
 struct Listener {
     subscription: Raw,
     upstream: Arc<str>,
-    tasks: Tasks,
     session: Arc<Session>,
     ears: Ears,
     /// To be told first.
     ahead: Option<Notification>,
-    uris: Vec<String>,
+    /// With their drop the server is told, where nobody else listens.
+    subscriptions: Vec<Subscription>,
     over: bool,
 }
 
@@ -120,15 +129,5 @@ impl Stream for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.session.table.listeners.remove(self.ears.number);
-        let uris = std::mem::take(&mut self.uris);
-        if uris.is_empty() || self.session.table.is_gone() {
-            return;
-        }
-        let session = Arc::clone(&self.session);
-        self.tasks.spawn(|_| async move {
-            for uri in uris {
-                session.unsubscribe(&uri).await;
-            }
-        });
     }
 }

@@ -29,8 +29,15 @@ pub(crate) struct Filter {
 /// The listeners of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Listeners {
-    all: Mutex<HashMap<u64, Listener>>,
+    all: Mutex<All>,
     next: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    listening: HashMap<u64, Listener>,
+    /// Why nothing will come any more.
+    gone: Option<Fault>,
 }
 
 #[derive(Debug)]
@@ -105,6 +112,7 @@ impl Filter {
 }
 
 impl Listeners {
+    /// Somebody listens; where nothing will come any more, that is what is heard.
     pub(crate) fn add(&self, filter: Filter) -> Ears {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (events_in, events) = mpsc::channel(QUEUE);
@@ -114,7 +122,12 @@ impl Listeners {
             events: events_in,
             end: end_in,
         };
-        self.all().insert(number, listener);
+        let mut all = self.all();
+        match &all.gone {
+            Some(fault) => drop(listener.end.send(fault.clone())),
+            None => drop(all.listening.insert(number, listener)),
+        }
+        drop(all);
         Ears {
             number,
             events,
@@ -123,14 +136,14 @@ impl Listeners {
     }
 
     pub(crate) fn remove(&self, number: u64) {
-        self.all().remove(&number);
+        self.all().listening.remove(&number);
     }
 
     /// A change has come; `false` when nobody wants to hear of it.
     pub(crate) fn tell(&self, notification: &Notification) -> bool {
         let mut all = self.all();
         let (mut wanted, mut slow) = (false, Vec::new());
-        for (number, listener) in all.iter() {
+        for (number, listener) in &all.listening {
             if listener.filter.wants(notification) {
                 wanted = true;
                 if listener.events.try_send(notification.clone()).is_err() {
@@ -139,7 +152,7 @@ impl Listeners {
             }
         }
         for number in slow {
-            if let Some(listener) = all.remove(&number) {
+            if let Some(listener) = all.listening.remove(&number) {
                 drop(listener.end.send(Fault::Overflow));
             }
         }
@@ -148,12 +161,14 @@ impl Listeners {
 
     /// Nothing will come any more.
     pub(crate) fn end(&self, fault: &Fault) {
-        for (_, listener) in std::mem::take(&mut *self.all()) {
+        let mut all = self.all();
+        all.gone.get_or_insert_with(|| fault.clone());
+        for (_, listener) in std::mem::take(&mut all.listening) {
             drop(listener.end.send(fault.clone()));
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<u64, Listener>> {
+    fn all(&self) -> MutexGuard<'_, All> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -161,6 +176,14 @@ impl Listeners {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_comes_to_listen_after_the_end_is_told_so() {
+        let listeners = Listeners::default();
+        listeners.end(&Fault::Forgotten);
+        let mut ears = listeners.add(Filter::default());
+        assert!(matches!(ears.end.try_recv(), Ok(Fault::Forgotten)));
+    }
 
     #[test]
     fn only_a_resource_s_own_parts_are_heard_with_it() {

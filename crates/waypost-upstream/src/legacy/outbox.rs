@@ -11,6 +11,9 @@ use super::exchange::Exchange;
 /// A server that asks faster than it takes answers gets no more of them.
 const MOST: usize = 1024;
 
+/// What must be told has room of its own: the server works on for nothing where it is not.
+const MOST_URGENT: usize = 4096;
+
 /// Messages to be sent; putting one in never waits.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
@@ -24,13 +27,16 @@ pub(crate) struct Word {
     pub(crate) message: Bytes,
     /// The call that waits for the server to have it.
     pub(crate) about: Option<Arc<Exchange>>,
+    /// It tells the server to stop something.
+    pub(crate) stops: bool,
 }
 
 impl Outbox {
     /// Adds one; `false` when there is no room.
     pub(crate) fn put(&self, word: Word) -> bool {
         let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        if words.len() >= MOST {
+        let alike = words.iter().filter(|other| other.stops == word.stops);
+        if alike.count() >= (if word.stops { MOST_URGENT } else { MOST }) {
             return false;
         }
         words.push_back(word);
@@ -39,13 +45,15 @@ impl Outbox {
         true
     }
 
-    /// The first that may go now.
+    /// The first that may go now; what ends work that no queued word is about, before all others.
     pub(crate) async fn next(&self, may_go: impl Fn(&Word) -> bool) -> Word {
         loop {
             let woken = self.wake.notified();
             let next = {
                 let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-                let at = words.iter().position(&may_go);
+                let ends = |word: &Word| word.stops && word.about.is_none();
+                let first = words.iter().position(|word| ends(word) && may_go(word));
+                let at = first.or_else(|| words.iter().position(&may_go));
                 at.and_then(|at| words.remove(at))
             };
             match next {

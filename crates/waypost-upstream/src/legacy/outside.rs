@@ -51,7 +51,8 @@ impl Outside {
             return false;
         };
         let mut asked = self.asked();
-        if asked.taken_back.len() >= MOST {
+        // A second question under the id of one that waits would have its answer.
+        if asked.answers.len() >= MOST || asked.taken_back.contains_key(&request.id) {
             return false;
         }
         let Some(answer) = client.ask(&request.method, &request.params) else {
@@ -115,5 +116,43 @@ fn response(id: &Id, outcome: Option<Outcome>) -> Bytes {
             let error = ErrorObject::new(code::INTERNAL_ERROR, "the client did not answer");
             message::encode_error(Some(id), &error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use waypost_hub::call::Asks;
+    use waypost_wire::object::Object;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Asks for Silent {
+        fn ask(&self, _: &str, _: &Object) -> Option<BoxFuture<'static, Option<Outcome>>> {
+            Some(Box::pin(std::future::pending()))
+        }
+    }
+
+    fn question(id: u64) -> Request {
+        Request {
+            id: Id::number(id),
+            method: "elicitation/create".to_owned(),
+            params: Object::new(),
+        }
+    }
+
+    #[test]
+    fn a_question_under_a_known_id_is_not_asked_and_many_are_bounded() {
+        let client = ClientSession::new("s", CancellationToken::new());
+        let client = client.asked_by(Arc::new(Silent));
+        let outside = Outside::new(Some(client));
+        assert!(outside.ask(&question(1)));
+        assert!(!outside.ask(&question(1)));
+        let asked = (2..40).filter(|id| outside.ask(&question(*id))).count();
+        assert_eq!(asked, MOST - 1);
     }
 }

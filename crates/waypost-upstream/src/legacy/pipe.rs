@@ -80,6 +80,11 @@ impl Link for Pipe {
         Box::pin(self.send(Outgoing::Other(message)))
     }
 
+    /// What waits for room in front of the pipe is not in it.
+    fn knows_what_it_took(&self) -> bool {
+        true
+    }
+
     fn agreed(&self, _: &str) {}
 
     fn opened(&self) {

@@ -14,6 +14,7 @@ use waypost_wire::message::Notification;
 use super::key::Key;
 use super::link::Dial;
 use super::session::{Opening, Session};
+use crate::backoff::Backoff;
 use crate::fault::Fault;
 use crate::flight::{Flight, Opened as _, Want};
 
@@ -41,6 +42,9 @@ pub(crate) struct Pool {
     dial: Arc<dyn Dial>,
     pub(crate) tasks: Tasks,
     entries: Mutex<Entries>,
+    /// Of all sessions but that of Waypost's own calls: what does not open for one does not for
+    /// others.
+    backoff: Backoff,
     /// The session of Waypost's own calls was lost.
     lost: Notify,
 }
@@ -59,6 +63,7 @@ impl Pool {
             dial,
             tasks: tasks.clone(),
             entries: Mutex::default(),
+            backoff: Backoff::shared(),
             lost: Notify::new(),
         })
     }
@@ -125,13 +130,18 @@ impl Pool {
         call: Option<&Call>,
         old: &Arc<Session>,
     ) -> Result<Arc<Session>, Fault> {
+        // One that died may do so again at once; one that was forgotten is no failure.
+        let want = match old.over() {
+            Some(_) => Want::Call,
+            None => Want::Look,
+        };
         old.retire();
         let entry = self.entries().all.get(&old.key).cloned();
-        if let Some(entry) = entry {
-            entry.forget(old);
+        if let Some(entry) = entry.filter(|_| want == Want::Look) {
+            entry.replace(old);
         }
         let within = self.settings.startup_timeout;
-        self.get(old.key.clone(), call, &self.dial, (Want::Look, within))
+        self.get(old.key.clone(), call, &self.dial, (want, within))
             .await
     }
 
@@ -160,6 +170,9 @@ impl Pool {
                 self.lost.notify_waiters();
             }
             return;
+        }
+        if let Some(fault) = session.over() {
+            self.backoff.ended(session.since, Some(fault));
         }
         let mut entries = self.entries();
         let entry = entries.all.get(&session.key);
@@ -227,7 +240,11 @@ impl Pool {
         if !key.is_home() && count >= self.settings.max_sessions {
             return Err(Fault::Sessions { most: count });
         }
-        let entry = Entry::new(Flight::new());
+        let backoff = match key.is_home() {
+            true => Backoff::default(),
+            false => self.backoff.clone(),
+        };
+        let entry = Entry::new(Flight::new(backoff));
         entries.all.insert(key.clone(), Arc::clone(&entry));
         Ok(entry)
     }

@@ -1,6 +1,5 @@
 //! One session with a server.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, PoisonError, Weak};
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, oneshot, watch};
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::Session as ClientSession;
 use waypost_hub::lifecycle::Tasks;
@@ -25,6 +24,7 @@ use super::handshake::{self, Begun, Hello};
 use super::key::Key;
 use super::link::{Dial, Link};
 use super::pool::Pool;
+use super::subscribed::Subscribed;
 use super::table::Table;
 use super::tasks::Results;
 use crate::ear::Ear as _;
@@ -49,13 +49,14 @@ pub(crate) struct Session {
     pub(crate) link: Arc<dyn Link>,
     pub(crate) facts: Facts,
     instance: Arc<str>,
+    /// When it was opened.
+    pub(crate) since: Instant,
     /// The tasks whose ends are waited for.
     pub(crate) results: Results,
     tasks: Tasks,
     /// What the server was told to log.
     level: Told,
-    /// How many listen to each resource; held while the server is told.
-    subscribed: Mutex<HashMap<String, usize>>,
+    pub(super) subscribed: Subscribed,
     /// Takes no new calls and ends when it has none.
     retiring: CancellationToken,
     closing: CancellationToken,
@@ -115,10 +116,11 @@ impl Session {
             link,
             facts,
             instance: instance.unwrap_or_else(random),
+            since: Instant::now(),
             results: Results::default(),
             tasks: opening.tasks.clone(),
             level: Told::default(),
-            subscribed: Mutex::default(),
+            subscribed: Subscribed::default(),
             retiring,
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -249,36 +251,6 @@ impl Session {
         drop(timeout(LOGS_WITHIN, done).await);
     }
 
-    /// Subscribes to a resource for one more listener; `false` where the server refuses.
-    pub(crate) async fn subscribe(&self, uri: &str) -> bool {
-        let mut subscribed = self.subscribed.lock().await;
-        if let Some(count) = subscribed.get_mut(uri) {
-            *count += 1;
-            return true;
-        }
-        let params = Object::from_iter([("uri", Raw::string(uri))]);
-        let answer = self.ask("resources/subscribe", &params).await;
-        let agreed = matches!(answer, Ok(Outcome::Result(_)));
-        if agreed {
-            subscribed.insert(uri.to_owned(), 1);
-        }
-        agreed
-    }
-
-    /// One listener less.
-    pub(crate) async fn unsubscribe(&self, uri: &str) {
-        let mut subscribed = self.subscribed.lock().await;
-        let Some(count) = subscribed.get_mut(uri) else {
-            return;
-        };
-        *count -= 1;
-        if *count == 0 {
-            subscribed.remove(uri);
-            let params = Object::from_iter([("uri", Raw::string(uri))]);
-            drop(self.ask("resources/unsubscribe", &params).await);
-        }
-    }
-
     /// Resolves when the session is over.
     async fn attend(
         &self,
@@ -332,6 +304,7 @@ impl Session {
     /// Nothing begins in it any more.
     fn leave(self: &Arc<Self>, pool: &Weak<Pool>) {
         self.closing.cancel();
+        self.table.shut();
         if let Some(pool) = pool.upgrade() {
             pool.ended(self);
         }
@@ -359,13 +332,10 @@ impl Session {
             return std::future::pending().await;
         };
         loop {
-            let since = self.table.idle_since();
-            let now = tokio::time::Instant::now();
-            let until = since.unwrap_or(now) + idle;
-            if since.is_some() && until <= now {
-                return;
+            match self.table.expire(idle) {
+                Some(until) => sleep_until(until).await,
+                None => return,
             }
-            sleep_until(until).await;
         }
     }
 }
@@ -373,6 +343,10 @@ impl Session {
 impl Opened for Arc<Session> {
     fn serves(&self) -> bool {
         !self.retiring.is_cancelled() && !self.closing.is_cancelled() && !self.table.is_gone()
+    }
+
+    fn over(&self) -> Option<Fault> {
+        self.table.broken()
     }
 
     fn discard(&self) {

@@ -5,6 +5,7 @@ mod asking;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -28,7 +29,7 @@ use super::question::Whose;
 use super::{tasks, url_mode};
 use crate::ear::{Ear, Heard};
 use crate::event::{Ignored, TaskAbandoned};
-use crate::fault::Fault;
+use crate::fault::{Fault, How};
 use crate::stdio::{Abandoned, Sort};
 
 /// Smaller numbers are left to whoever spoke on the same connection before.
@@ -119,16 +120,17 @@ impl Table {
     /// Makes a place for the answer to a call.
     ///
     /// # Errors
-    /// Why the session is gone.
+    /// Why the session is gone; nothing was sent.
     pub(crate) fn open(&self, exchange: &Arc<Exchange>) -> Result<u64, Fault> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         if let Some(fault) = &state.gone {
-            return Err(fault.clone());
+            return Err(fault.clone().in_session(false));
         }
         state.used = Instant::now();
         state.open.insert(id, Arc::clone(exchange));
-        let early = if exchange.may_ask() {
+        // One that waits for a task has no caller to be asked.
+        let early = if exchange.may_ask() && exchange.task().is_none() {
             std::mem::take(&mut state.early)
         } else {
             Vec::new()
@@ -155,7 +157,6 @@ impl Table {
         if let Some(fault) = &state.gone {
             return Err(fault.clone());
         }
-        state.used = Instant::now();
         state.plain.insert(id, answer_in);
         Ok((id, answer))
     }
@@ -166,13 +167,18 @@ impl Table {
         self.state().plain.len()
     }
 
-    /// Nobody waits for `id` any more, whose answer may still come.
-    pub(crate) fn close(&self, id: u64) {
+    /// Nobody waits for `id` any more, whose answer may still come; `true` where the server may be
+    /// at work on it.
+    pub(crate) fn close(&self, id: u64) -> bool {
         let mut state = self.state();
-        state.give_up(id);
-        state.used = Instant::now();
+        // What asks the server in vain is no use of it.
+        if state.open.contains_key(&id) {
+            state.used = Instant::now();
+        }
+        let adrift = state.give_up(id);
         drop(state);
         self.ended.notify_waiters();
+        adrift
     }
 
     /// Nothing runs for `id`.
@@ -189,7 +195,7 @@ impl Table {
     pub(crate) fn failed(&self, id: u64, fault: Fault) -> Fault {
         let sent = self.state().sent.contains(&id);
         match fault {
-            Fault::Closed | Fault::NoEnd | Fault::Late(_) => self.close(id),
+            Fault::Closed | Fault::NoEnd | Fault::Late(_) => drop(self.close(id)),
             _ => self.forget(id),
         }
         fault.of_request(sent)
@@ -221,6 +227,38 @@ impl Table {
         self.gone.is_cancelled()
     }
 
+    /// Why nothing can be sent any more, where the connection broke although nobody wanted that.
+    pub(crate) fn broken(&self) -> Option<Fault> {
+        let gone = self.state().gone.clone();
+        gone.filter(|fault| match fault {
+            Fault::SessionLost | Fault::Stopping => false,
+            Fault::Exited { exit, .. } => exit.how != How::Stopped,
+            _ => true,
+        })
+    }
+
+    /// Nothing begins any more; what is open goes on.
+    pub(crate) fn shut(&self) {
+        self.state().gone.get_or_insert(Fault::SessionLost);
+    }
+
+    /// The same where nothing was in use for so long; otherwise until when that cannot be. In one
+    /// step: a call that comes this moment is either open or begins elsewhere.
+    pub(crate) fn expire(&self, idle: Duration) -> Option<Instant> {
+        let mut state = self.state();
+        let now = Instant::now();
+        let since = if state.open.is_empty() {
+            state.used
+        } else {
+            now
+        };
+        if since + idle > now {
+            return Some(since + idle);
+        }
+        state.gone.get_or_insert(Fault::SessionLost);
+        None
+    }
+
     /// Resolves when nothing can be sent any more.
     pub(crate) async fn went(&self) {
         self.gone.cancelled().await;
@@ -240,11 +278,10 @@ impl Table {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let params: Object = [("taskId", task)].into_iter().collect();
         // Nobody waits for the answer to this one.
-        self.say(message::encode_request(
-            &Id::number(id),
-            method::TASKS_CANCEL,
-            &params,
-        ));
+        self.stop(
+            None,
+            message::encode_request(&Id::number(id), method::TASKS_CANCEL, &params),
+        );
         let upstream = &self.upstream;
         TaskAbandoned { upstream }.emit();
     }
@@ -416,17 +453,18 @@ impl State {
     }
 
     /// Takes a request out whose answer may still come.
-    fn give_up(&mut self, id: u64) {
+    fn give_up(&mut self, id: u64) -> bool {
         let sent = self.sent.contains(&id);
         let sort = match self.take(id) {
             (Some(call), _) if call.task().is_some() => Sort::AboutTask,
             (Some(_), _) => Sort::Work,
             (None, Some(_)) => Sort::Aside,
-            (None, None) => return,
+            (None, None) => return false,
         };
         if sent {
             self.adrift.remember(id, sort);
         }
+        sent
     }
 
     /// A call of the one client that has the session, for a question that names none.
@@ -475,9 +513,9 @@ impl Ear for Table {
         };
         let sent = state.sent.clone();
         drop(state);
-        let fault_of = |id| fault.clone().of_request(sent.contains(&id));
+        let fault_of = |id| fault.clone().in_session(sent.contains(&id));
         for (id, exchange) in open {
-            exchange.fail(fault_of(id));
+            exchange.lost(fault_of(id));
         }
         for (id, answer) in plain {
             drop(answer.send(Err(fault_of(id))));

@@ -4,7 +4,7 @@
 //! `tasks/result` is open. So that one is sent, once, when a task asks or has ended; what it
 //! brings is kept with the task.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -43,12 +43,16 @@ const ENDED_WITHIN: Duration = Duration::from_secs(10);
 const MOST: usize = 4096;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
+/// How long the end of a task, or what it asks, is waited for at a time. A server that keeps one
+/// for ever keeps its session no longer.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+
 /// How long the end of a task is kept for another look.
 const KEPT: Duration = Duration::from_secs(60);
 
 /// The tools of one server that answer only with tasks.
 #[derive(Debug, Default)]
-pub(crate) struct Supports(Mutex<HashMap<String, bool>>);
+pub(crate) struct Supports(Mutex<HashSet<String>>);
 
 impl Supports {
     /// Learns from an answer to `tools/list`.
@@ -61,25 +65,35 @@ impl Supports {
         for tool in tools.iter().filter_map(|tool| tool.as_object().ok()) {
             let execution = tool.get("execution").and_then(|raw| raw.as_object().ok());
             let support = execution.and_then(|execution| execution.string("taskSupport"));
-            if let Some(name) = tool.string("name") {
-                known.insert(name, support.as_deref() == Some("required"));
+            match tool.string("name") {
+                Some(name) if support.as_deref() == Some("required") => add(&mut known, name),
+                Some(name) => drop(known.remove(&name)),
+                None => {}
             }
         }
     }
 
     /// Learns that a tool answers only with tasks.
     pub(crate) fn demand(&self, tool: &str) {
-        self.known().insert(tool.to_owned(), true);
+        add(&mut self.known(), tool.to_owned());
     }
 
     /// Whether the tool answers only with tasks.
     pub(crate) fn demanded(&self, tool: &str) -> bool {
-        self.known().get(tool).copied().unwrap_or_default()
+        self.known().contains(tool)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<String, bool>> {
+    fn known(&self) -> MutexGuard<'_, HashSet<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Adds a tool. What is forgotten for it the server teaches again, by refusing a plain call.
+fn add(known: &mut HashSet<String>, tool: String) {
+    if known.len() >= MOST {
+        known.clear();
+    }
+    known.insert(tool);
 }
 
 /// Whether the server has tasks of its own for tools.
@@ -217,17 +231,38 @@ pub(crate) async fn answer(
     if call.method == method::TASKS_CANCEL {
         session.results.forget(&task);
     }
-    match asked.map_err(fail)? {
+    let asked = match asked {
+        Err(fault) if is_forgotten(session, &fault) => return Ok(unknown()),
+        asked => asked.map_err(fail)?,
+    };
+    match asked {
         // One that has ended cannot be cancelled there; here that is no error.
         Outcome::Error(_) if call.method == method::TASKS_CANCEL => Ok(done()),
         Outcome::Error(error) => Ok(Reply::error(error)),
         Outcome::Result(_) if call.method == method::TASKS_CANCEL => Ok(done()),
         Outcome::Result(raw) => {
             let old = raw.as_object().map_err(|m| fail(Fault::Malformed(m)))?;
-            let task = detailed(session, upstream, &task, &old).await;
-            task.map(Reply::complete).map_err(fail)
+            match detailed(session, upstream, &task, &old).await {
+                Ok(task) => Ok(Reply::complete(task)),
+                Err(fault) if is_forgotten(session, &fault) => Ok(unknown()),
+                Err(fault) => Err(fail(fault)),
+            }
         }
     }
+}
+
+/// Whether the server has forgotten the session, and its tasks with it.
+fn is_forgotten(session: &Session, fault: &Fault) -> bool {
+    let forgotten = matches!(fault, Fault::SessionLost);
+    if forgotten {
+        session.retire();
+    }
+    forgotten
+}
+
+/// What is said of a task that nobody knows.
+pub(crate) fn unknown() -> Reply {
+    Reply::error(ErrorObject::new(code::INVALID_PARAMS, "unknown task"))
 }
 
 /// The task with what it asks, or what it brought.
@@ -242,7 +277,7 @@ async fn detailed(
     match status {
         Some(Status::Working) => {}
         Some(Status::InputRequired) => {
-            let waits = result_of(session, upstream, id);
+            let waits = result_of(session, upstream, id)?;
             drop(timeout(ASKED_WITHIN, waits.asked()).await);
             let questions = waits.questions();
             if questions.is_empty() {
@@ -253,7 +288,7 @@ async fn detailed(
             }
         }
         Some(Status::Completed | Status::Failed) => {
-            let waits = result_of(session, upstream, id);
+            let waits = result_of(session, upstream, id)?;
             let answer = timeout(ENDED_WITHIN, waits.ended()).await;
             inline(&mut task, answer.unwrap_or(Err(Fault::Late(ENDED_WITHIN)))?);
             Results::delivered(session, id, &waits);
@@ -282,14 +317,21 @@ fn inline(task: &mut Object, outcome: Outcome) {
 }
 
 /// The wait for the end of a task, begun where there is none.
-fn result_of(session: &Arc<Session>, upstream: &Arc<str>, id: &str) -> Arc<Exchange> {
+fn result_of(
+    session: &Arc<Session>,
+    upstream: &Arc<str>,
+    id: &str,
+) -> Result<Arc<Exchange>, Fault> {
     let mut all = session.results.all();
     if let Some(waits) = all.get(id).filter(|waits| !waits.has_failed()) {
-        return Arc::clone(waits);
+        return Ok(Arc::clone(waits));
     }
     let bytes: usize = all.values().map(|waits| waits.weight()).sum();
     if all.len() >= MOST || bytes >= MOST_BYTES {
         all.retain(|_, waits| waits.need() != Need::Over);
+    }
+    if all.len() >= MOST {
+        return Err(Fault::Waits { most: MOST });
     }
     let waits = Exchange::unattended(upstream, RESULT, id);
     all.insert(id.to_owned(), Arc::clone(&waits));
@@ -297,10 +339,10 @@ fn result_of(session: &Arc<Session>, upstream: &Arc<str>, id: &str) -> Arc<Excha
     let (asked, exchange) = (Arc::clone(session), Arc::clone(&waits));
     let id = id.to_owned();
     Arc::clone(session).spawn(async move { wait_for(&asked, &exchange, &id).await });
-    waits
+    Ok(waits)
 }
 
-/// Sends `tasks/result` and waits for the answer, however long that takes.
+/// Sends `tasks/result` and waits for the answer, for as long as a task may take.
 async fn wait_for(session: &Session, exchange: &Arc<Exchange>, task: &str) {
     let id = match session.table.open(exchange) {
         Ok(id) => id,
@@ -308,8 +350,18 @@ async fn wait_for(session: &Session, exchange: &Arc<Exchange>, task: &str) {
     };
     let params = Object::from_iter([("taskId", Raw::string(task))]);
     let request = message::encode_request(&Id::number(id), RESULT, &params);
-    if let Err(fault) = session.link.request(id, request).await {
-        exchange.fail(session.table.failed(id, fault));
+    let answered = async {
+        match session.link.request(id, request).await {
+            Ok(()) => drop(exchange.ended().await),
+            Err(fault) => exchange.fail(session.table.failed(id, fault)),
+        }
+    };
+    if timeout(LONGEST, answered).await.is_err() {
+        exchange.fail(Fault::Late(LONGEST));
+        if session.table.close(id) {
+            session.table.cancel(id, Some(exchange));
+        }
+        session.table.rehome(exchange.take_all());
     }
 }
 
@@ -339,5 +391,30 @@ pub(crate) fn unrelate(params: &mut Object) {
         params.remove(META);
     } else {
         params.set(META, meta.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_that_answer_with_tasks_are_remembered_within_bounds() {
+        let supports = Supports::default();
+        for number in 0..=MOST {
+            supports.demand(&number.to_string());
+        }
+        assert!(supports.demanded(&MOST.to_string()));
+        assert!(supports.known().len() <= MOST);
+        let list = |support: &str| {
+            let text = format!(
+                r#"{{"tools":[{{"name":"a","execution":{{"taskSupport":"{support}"}}}}]}}"#
+            );
+            Object::parse(&text.into_bytes().into()).unwrap()
+        };
+        supports.learn(&list("required"));
+        assert!(supports.demanded("a"));
+        supports.learn(&list("optional"));
+        assert!(!supports.demanded("a"));
     }
 }

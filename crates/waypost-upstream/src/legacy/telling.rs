@@ -56,28 +56,40 @@ pub(crate) async fn tell_all(
                 about.push(word.about.clone());
                 going.push(tell(link, word));
             }
-            Some((call, told)) = going.next(), if !going.is_empty() => {
-                let same = |other: &Option<Arc<Exchange>>| is_same(other.as_ref(), call.as_ref());
+            Some((word, told)) = going.next(), if !going.is_empty() => {
+                let call = word.about.as_ref();
+                let same = |other: &Option<Arc<Exchange>>| is_same(other.as_ref(), call);
                 if let Some(at) = about.iter().position(same) {
                     about.swap_remove(at);
                 }
-                if let Err(fault) = told {
-                    if matches!(fault, Fault::SessionLost) {
-                        lost();
+                match told {
+                    Ok(()) => {}
+                    // After what waits already, which fails in its turn.
+                    Err(Fault::Late(_)) if word.stops && link.knows_what_it_took() => {
+                        if !table.outbox.put(word) {
+                            table.ignore("outbox_full");
+                        }
                     }
-                    table.untold(call.as_ref(), &fault);
+                    Err(fault) => {
+                        if matches!(fault, Fault::SessionLost) {
+                            lost();
+                        }
+                        table.untold(call, &fault, link.knows_what_it_took());
+                    }
                 }
             }
         }
     }
 }
 
-/// What is said of one call goes in order. What is said of none must leave room for the rest.
+/// What is said of one call goes in order. What is said of none must leave room for the rest, and
+/// is not waited for by what ends work.
 fn may_go(word: &Word, about: &[Option<Arc<Exchange>>], most: usize) -> bool {
     match &word.about {
         Some(call) => !about
             .iter()
             .any(|other| is_same(other.as_ref(), Some(call))),
+        None if word.stops => true,
         None => about.iter().filter(|other| other.is_none()).count() < most.div_ceil(2),
     }
 }
@@ -89,12 +101,9 @@ fn is_same(one: Option<&Arc<Exchange>>, other: Option<&Arc<Exchange>>) -> bool {
     }
 }
 
-type Told = (Option<Arc<Exchange>>, Result<(), Fault>);
-
-async fn tell(link: &dyn Link, word: Word) -> Told {
-    let Word { message, about } = word;
-    let told = timeout(TOLD_WITHIN, insist(link, message)).await;
-    (about, told.unwrap_or(Err(Fault::Late(TOLD_WITHIN))))
+async fn tell(link: &dyn Link, word: Word) -> (Word, Result<(), Fault>) {
+    let told = timeout(TOLD_WITHIN, insist(link, word.message.clone())).await;
+    (word, told.unwrap_or(Err(Fault::Late(TOLD_WITHIN))))
 }
 
 async fn insist(link: &dyn Link, message: Bytes) -> Result<(), Fault> {
@@ -125,10 +134,22 @@ impl Table {
         ]
         .into_iter()
         .collect();
-        self.say_of(
-            call,
+        self.stop(
+            call.cloned(),
             message::encode_notification(method::CANCELLED, &params),
         );
+    }
+
+    /// Queues a message that ends work at the server, after what it is told of this call before.
+    pub(super) fn stop(&self, about: Option<Arc<Exchange>>, message: Bytes) {
+        let stops = true;
+        if !self.outbox.put(Word {
+            message,
+            about,
+            stops,
+        }) {
+            self.ignore("outbox_full");
+        }
     }
 
     /// Refuses a question of the server's.
@@ -150,17 +171,26 @@ impl Table {
 
     /// The same of a call, which fails when the server does not take it.
     pub(crate) fn say_of(&self, call: Option<&Arc<Exchange>>, message: Bytes) {
-        let about = call.cloned();
-        if !self.outbox.put(Word { message, about }) {
-            self.ignore("outbox_full");
+        let (about, stops) = (call.cloned(), false);
+        let word = Word {
+            message,
+            about,
+            stops,
+        };
+        if self.outbox.put(word) {
+            return;
+        }
+        self.ignore("outbox_full");
+        if call.is_some() {
+            self.untold(call, &Fault::Backlog, true);
         }
     }
 
     /// The server did not take what it was told. A call that waits for the server to have it
     /// would wait for ever; it may have run, so it is not sent again.
-    pub(super) fn untold(&self, call: Option<&Arc<Exchange>>, fault: &Fault) {
-        // Whether a server that was only slow has it, nobody knows.
-        let fails = !matches!(fault, Fault::Late(_));
+    fn untold(&self, call: Option<&Arc<Exchange>>, fault: &Fault, certain: bool) {
+        // Whether a server that was only slow has it, nobody knows, unless the link does.
+        let fails = certain || !matches!(fault, Fault::Late(_));
         let id = call
             .filter(|_| fails)
             .and_then(|call| self.withdraw_call(call));

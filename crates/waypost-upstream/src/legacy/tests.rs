@@ -4,6 +4,8 @@ mod beside;
 mod ended_tasks;
 mod kit;
 mod life;
+mod loss;
 mod questions;
+mod subscriptions;
 mod telling;
 mod whose;

@@ -69,7 +69,7 @@ impl Legacy {
             startup_timeout,
             pool: Pool::new(settings, dial, tasks),
             parked: Arc::new(Parked::new(room, patience)),
-            repeats: Repeats::default(),
+            repeats: Repeats::new(tasks),
             supports: Supports::default(),
             tasks: tasks.clone(),
         }
@@ -101,14 +101,15 @@ impl Legacy {
     }
 
     /// Opens the first session over a connection that is there already, in the half of the time
-    /// that is left.
+    /// that is left; and says what answers in it: where a call has begun to open one of its own,
+    /// that serves both.
     ///
     /// # Errors
     /// As [`Legacy::discover`].
-    pub(crate) async fn begin(&self, dial: Arc<dyn Dial>) -> Result<Facts, Fault> {
+    pub(crate) async fn begin(&self, dial: Arc<dyn Dial>) -> Result<(Facts, Arc<str>), Fault> {
         let within = self.startup_timeout / 2;
         let session = self.pool.home_over(&dial, within).await?;
-        Ok(shown(&session))
+        Ok((shown(&session), Arc::clone(session.instance())))
     }
 
     /// Answers `call`.
@@ -123,7 +124,7 @@ impl Legacy {
             }
             method::LISTEN => {
                 let session = self.pool.of(&call).await?;
-                return Ok(listen::open(session, &self.upstream, &self.tasks, &call).await);
+                return Ok(listen::open(session, &self.upstream, &call).await);
             }
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
                 return Ok(self.task(&call).await?);
@@ -175,10 +176,7 @@ impl Legacy {
         let session = session.filter(|session| tasks::has(&session.facts));
         match session {
             Some(session) => tasks::answer(&session, &self.upstream, call).await,
-            None => {
-                let error = ErrorObject::new(code::INVALID_PARAMS, "unknown task");
-                Ok(Reply::error(error))
-            }
+            None => Ok(tasks::unknown()),
         }
     }
 

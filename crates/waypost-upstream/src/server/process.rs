@@ -92,8 +92,11 @@ impl Server {
             session.await
         };
         match begun {
-            Ok(facts) => {
-                ours.let_go();
+            Ok((facts, instance)) => {
+                // Where a call has opened the session meanwhile, this process is nobody's.
+                if instance == *speaker.child.instance() {
+                    ours.let_go();
+                }
                 Ok(facts)
             }
             Err(Fault::Modern) if silent => {

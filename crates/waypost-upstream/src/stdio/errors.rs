@@ -112,3 +112,63 @@ impl<'a> Log<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Written {
+        type Writer = Self;
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    impl Written {
+        fn count(&self, what: &str) -> usize {
+            let written = self.0.lock().unwrap();
+            let text = String::from_utf8_lossy(&written);
+            text.lines().filter(|line| line.contains(what)).count()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_is_logged_in_part_and_counted() {
+        let written = Written::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(written.clone())
+            .with_ansi(false)
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let mut log = Log::new("u");
+        for _ in 0..BURST + 5 {
+            log.line("much");
+        }
+        let most = usize::try_from(BURST).unwrap();
+        assert_eq!(written.count("much"), most);
+        assert_eq!(written.count("dropped"), 0);
+        tokio::time::advance(WINDOW).await;
+        log.line("more of it");
+        assert_eq!(written.count("dropped=5"), 1);
+        assert_eq!(written.count("more of it"), 1);
+        log.summary();
+        assert_eq!(written.count("dropped"), 1, "nothing was dropped since");
+    }
+}

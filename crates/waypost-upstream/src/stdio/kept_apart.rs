@@ -2,6 +2,7 @@
 //! each who is to be kept apart.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use waypost_hub::reply::Reply;
 
 use super::launcher::Launcher;
 use super::modern::{ModernStdio, Speaker};
+use crate::backoff::Backoff;
 use crate::ear::Ear as _;
 use crate::fault::Fault;
 use crate::flight::Want;
@@ -40,6 +42,8 @@ pub(crate) struct Processes {
     apart: Apart,
     home: ModernStdio,
     kept: Arc<Mutex<Kept>>,
+    /// Of all but that of Waypost's own calls: what does not start for one does not for others.
+    backoff: Backoff,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +57,8 @@ struct Kept {
 struct One {
     stdio: ModernStdio,
     used: Mutex<Instant>,
+    /// Calls that wait for the process. Goes up only under the lock of all.
+    waiting: AtomicUsize,
     over: CancellationToken,
 }
 
@@ -68,8 +74,9 @@ impl Processes {
             launcher: launcher.clone(),
             tasks: tasks.clone(),
             apart,
-            home: ModernStdio::new(upstream, launcher, tasks),
+            home: ModernStdio::new(upstream, launcher, tasks, Backoff::default()),
             kept: Arc::default(),
+            backoff: Backoff::shared(),
         }
     }
 
@@ -88,11 +95,17 @@ impl Processes {
             return self.home.call(call).await;
         }
         let one = self.one(&key, call.session.as_ref())?;
-        let reply = async {
-            let speaker = one.stdio.speaker(Want::Call).await?;
-            speaker.call(call).await
+        let speaker = {
+            let waits = Waits {
+                all: self,
+                key: &key,
+                one: &one,
+            };
+            let speaker = one.stdio.speaker(Want::Call).await;
+            drop(waits);
+            speaker?
         };
-        let reply = reply.await;
+        let reply = speaker.call(call).await;
         one.touch();
         reply
     }
@@ -132,6 +145,7 @@ impl Processes {
         }
     }
 
+    /// Its process, for a call that waits for that from now on.
     fn one(&self, key: &Key, session: Option<&Session>) -> Result<Arc<One>, Fault> {
         let mut kept = self.kept();
         if kept.closed {
@@ -139,6 +153,7 @@ impl Processes {
         }
         if let Some(one) = kept.all.get(key) {
             one.touch();
+            one.waiting.fetch_add(1, Ordering::Relaxed);
             return Ok(Arc::clone(one));
         }
         if kept.all.len() >= self.apart.most {
@@ -147,8 +162,14 @@ impl Processes {
             });
         }
         let one = Arc::new(One {
-            stdio: ModernStdio::new(&self.upstream, &self.launcher, &self.tasks),
+            stdio: ModernStdio::new(
+                &self.upstream,
+                &self.launcher,
+                &self.tasks,
+                self.backoff.clone(),
+            ),
             used: Mutex::new(Instant::now()),
+            waiting: AtomicUsize::new(1),
             over: CancellationToken::new(),
         });
         kept.all.insert(key.clone(), Arc::clone(&one));
@@ -182,9 +203,42 @@ impl Processes {
 }
 
 impl Kept {
+    /// Gives the place of what does not run and nobody waits for to others.
+    fn vacate(&mut self, key: &Key, one: &Arc<One>) {
+        if one.waiting.load(Ordering::Relaxed) == 0 && one.stdio.is_nothing() {
+            self.remove(key, one);
+            one.over.cancel();
+        }
+    }
+
     fn remove(&mut self, key: &Key, one: &Arc<One>) {
         if self.all.get(key).is_some_and(|now| Arc::ptr_eq(now, one)) {
             self.all.remove(key);
+        }
+    }
+}
+
+/// A call that waits for a process.
+struct Waits<'a> {
+    all: &'a Processes,
+    key: &'a Key,
+    one: &'a Arc<One>,
+}
+
+impl Drop for Waits<'_> {
+    /// What could not be started takes no place.
+    fn drop(&mut self) {
+        let Self { all, key, one } = self;
+        one.waiting.fetch_sub(1, Ordering::Relaxed);
+        if one.stdio.is_nothing() {
+            all.kept().vacate(key, one);
+        } else if one.stdio.current().is_none() {
+            // Its caller has gone, and it may still fail to start.
+            let (kept, key, one) = (Arc::clone(&all.kept), (*key).clone(), Arc::clone(one));
+            all.tasks.spawn(|_| async move {
+                one.stdio.settled().await;
+                lock(&kept).vacate(&key, &one);
+            });
         }
     }
 }

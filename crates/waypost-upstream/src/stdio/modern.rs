@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::time::Instant;
 use waypost_hub::call::Call;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::Reply;
@@ -14,7 +15,8 @@ use super::child::Child;
 use super::launcher::Launcher;
 use super::waiter::Waiter;
 use super::writer::Outgoing;
-use crate::fault::Fault;
+use crate::backoff::Backoff;
+use crate::fault::{Fault, How};
 use crate::flight::{Flight, Opened, Want};
 
 /// One process and the calls in flight at it.
@@ -74,6 +76,11 @@ impl Opened for Speaker {
         self.child.exit().is_none()
     }
 
+    fn over(&self) -> Option<Fault> {
+        let exit = self.child.exit()?;
+        (exit.how != How::Stopped).then(|| Fault::NotRunning(Some(Arc::clone(exit))))
+    }
+
     fn discard(&self) {
         self.child.close();
     }
@@ -90,28 +97,58 @@ pub(crate) struct ModernStdio {
     launcher: Launcher,
     tasks: Tasks,
     flight: Flight<Speaker>,
+    backoff: Backoff,
 }
 
 impl ModernStdio {
-    pub(crate) fn new(upstream: &Arc<str>, launcher: &Launcher, tasks: &Tasks) -> Self {
+    /// `backoff` may be shared with other processes of the program.
+    pub(crate) fn new(
+        upstream: &Arc<str>,
+        launcher: &Launcher,
+        tasks: &Tasks,
+        backoff: Backoff,
+    ) -> Self {
         Self {
             upstream: Arc::clone(upstream),
             launcher: launcher.clone(),
             tasks: tasks.clone(),
-            flight: Flight::new(),
+            flight: Flight::new(backoff.clone()),
+            backoff,
         }
     }
 
     /// The process that answers now, started where there is none.
     pub(crate) async fn speaker(&self, want: Want) -> Result<Speaker, Fault> {
         let (upstream, launcher) = (Arc::clone(&self.upstream), self.launcher.clone());
-        let open = || async move { Speaker::start(&upstream, &launcher).await };
+        let (tasks, backoff) = (self.tasks.clone(), self.backoff.clone());
+        let open = || async move {
+            let speaker = Speaker::start(&upstream, &launcher).await?;
+            // Who starts another of the program has to know at once.
+            let (started, watched) = (Instant::now(), speaker.clone());
+            tasks.spawn(|_| async move {
+                watched.child.lost().await;
+                if let Some(fault) = watched.over() {
+                    backoff.ended(started, Some(fault));
+                }
+            });
+            Ok(speaker)
+        };
         self.flight.get(&self.tasks, want, open).await
     }
 
     /// The process that answers now, if there is one.
     pub(crate) fn current(&self) -> Option<Speaker> {
         self.flight.current()
+    }
+
+    /// Whether nothing runs nor is being started.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.flight.current().is_none() && !self.flight.is_opening()
+    }
+
+    /// Resolves when nothing is being started.
+    pub(crate) async fn settled(&self) {
+        self.flight.settled().await;
     }
 
     /// The last process, also when it has ended.

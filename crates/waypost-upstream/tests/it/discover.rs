@@ -7,7 +7,7 @@ use waypost_hub::upstream::Facts;
 use waypost_wire::raw::Raw;
 
 use crate::fake::{Fake, Step, error, http, result};
-use crate::kit::{in_time, object, upstream};
+use crate::kit::{complete, in_time, object, tool, upstream};
 
 /// What asking a server that answers everything so yields: `modern`, `legacy` for one that is
 /// asked for a session, or the text of the failure.
@@ -246,4 +246,39 @@ async fn credentials_are_named_by_their_status() {
     let error = in_time(upstream.discover(None)).await.unwrap_err();
     assert_eq!(error.http_status, Some(401));
     assert_eq!(error.kind, Kind::Unavailable);
+}
+
+#[tokio::test]
+async fn who_waits_for_another_s_look_takes_over_when_that_one_leaves() {
+    let fake = Fake::start(|number, seen| match number {
+        0 => vec![Step::Hang],
+        _ if seen.what() == "server/discover" => {
+            let described = r#"{"resultType":"complete","supportedVersions":["2026-07-28"],
+                "capabilities":{"tools":{}}}"#;
+            vec![Step::Send(result(seen, described).into_bytes())]
+        }
+        _ => {
+            let answer = r#"{"resultType":"complete","content":[]}"#;
+            vec![Step::Send(result(seen, answer).into_bytes())]
+        }
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let mut leaves = upstream.call(tool("t"));
+    let looks = async {
+        while fake.requests().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    in_time(async {
+        tokio::select! {
+            _ = &mut leaves => panic!("nothing answers"),
+            () = looks => {}
+        }
+    })
+    .await;
+    let mut waits = Box::pin(complete(&*upstream, tool("t")));
+    assert!(futures_util::poll!(&mut waits).is_pending());
+    drop(leaves);
+    assert!(waits.await.contains("content"));
 }

@@ -92,3 +92,35 @@ async fn an_unused_process_of_one_caller_is_ended() {
     assert_ne!(pid(&*upstream, by("ann", None)).await, of_ann);
     in_time(upstream.close()).await;
 }
+
+#[tokio::test]
+async fn what_cannot_be_started_takes_no_place() {
+    let settings = "command: /no/such/program, era: modern, isolation: principal, max_sessions: 1";
+    let upstream = upstream(settings);
+    for name in ["ann", "bob"] {
+        let error = end_of(&*upstream, by(name, None)).await.unwrap_err();
+        assert_eq!(error.kind, Kind::Unavailable, "{error}");
+    }
+    in_time(upstream.close()).await;
+}
+
+#[tokio::test]
+async fn r35_a_program_that_ends_at_once_is_not_started_for_every_caller() {
+    let log = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let log = log.join(format!("starts-{}", std::process::id()));
+    std::fs::write(&log, "").unwrap();
+    let script = format!("echo >> {}; exit 3", log.display());
+    let upstream = upstream(&format!(
+        "command: sh, args: [-c, '{script}'], era: modern, isolation: principal"
+    ));
+    for name in ["ann", "bob", "carl", "dora", "eve"] {
+        let error = end_of(&*upstream, by(name, None)).await.unwrap_err();
+        assert_eq!(error.kind, Kind::Unavailable);
+        assert!(error.to_string().contains("code 3"), "{error}");
+    }
+    let starts = std::fs::read_to_string(&log).unwrap().lines().count();
+    // The first end is no pattern.
+    assert_eq!(starts, 2);
+    in_time(upstream.close()).await;
+    std::fs::remove_file(&log).unwrap();
+}

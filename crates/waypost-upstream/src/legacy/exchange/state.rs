@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) again: bool,
     /// But not yet: what it wants done first is being done.
     pub(super) held: bool,
+    /// Why the session went before the call was sent.
+    pub(super) lost: Option<Fault>,
     pub(super) given_up: bool,
     /// Whoever looks at the answer has seen it.
     pub(super) delivered: bool,
@@ -242,6 +244,19 @@ impl State {
         let (had, left): (Vec<_>, Vec<_>) = all.into_iter().partition(has);
         self.questions = had;
         self.left.extend(left);
+    }
+
+    /// Its session went before it was sent; `false` for a call that is over, or that somebody has
+    /// to come back to.
+    pub(super) fn lose(&mut self, fault: &Fault) -> bool {
+        let begins = !self.over && self.parked.is_none();
+        if begins {
+            // They were asked in that session.
+            self.questions.clear();
+            self.left.clear();
+            self.lost = Some(fault.clone());
+        }
+        begins
     }
 
     /// Ends it with an error of our own.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::future::{pending, ready};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -52,6 +52,12 @@ struct Inner {
     refused: Mutex<Vec<(String, Option<Fault>)>>,
     /// Answers that it takes only after a time.
     slow: Mutex<Vec<(String, Duration)>>,
+    /// Requests wait and are not written.
+    holds: AtomicBool,
+    /// The link knows what the server has taken.
+    sure: AtomicBool,
+    /// How long a session takes to close.
+    closing: Mutex<Duration>,
 }
 
 /// One session.
@@ -62,7 +68,7 @@ pub(super) struct Line {
     said: Mutex<Vec<Value>>,
     /// The ids of the answers that it has.
     taken: Mutex<Vec<String>>,
-    closed: std::sync::atomic::AtomicBool,
+    closed: AtomicBool,
 }
 
 impl Played {
@@ -75,7 +81,25 @@ impl Played {
             told: tokio::sync::Notify::new(),
             refused: Mutex::default(),
             slow: Mutex::default(),
+            holds: AtomicBool::new(false),
+            sure: AtomicBool::new(false),
+            closing: Mutex::default(),
         }))
+    }
+
+    /// Requests wait in front of the server from now on, as where a pipe is full; or not any more.
+    pub(super) fn holds(&self, holds: bool) {
+        self.0.holds.store(holds, Ordering::SeqCst);
+    }
+
+    /// What the server did not take in time it certainly does not have, as with a pipe.
+    pub(super) fn is_sure(&self) {
+        self.0.sure.store(true, Ordering::SeqCst);
+    }
+
+    /// Sessions take so long to close.
+    pub(super) fn closes_within(&self, time: Duration) {
+        *self.0.closing.lock().unwrap() = time;
     }
 
     /// Answers `initialize` so from now on.
@@ -88,7 +112,8 @@ impl Played {
         self.0.outcomes.lock().unwrap().push_back(fault);
     }
 
-    /// It does not take the answer to this question: it fails so, or waits for ever.
+    /// It does not take the answer to this question, or what has this method: it fails so, or
+    /// waits for ever.
     pub(super) fn refuses(&self, question: &str, fault: Option<Fault>) {
         let refused = (question.to_owned(), fault);
         self.0.refused.lock().unwrap().push(refused);
@@ -228,6 +253,11 @@ impl Line {
 impl Link for Shared {
     fn request(&self, id: u64, message: Bytes) -> BoxFuture<'_, Result<(), Fault>> {
         Box::pin(async move {
+            let holds = &self.0.server.0.holds;
+            let begins = message.windows(10).any(|part| part == b"initialize");
+            if !begins && holds.load(Ordering::SeqCst) {
+                return Ok(());
+            }
             if !self.0.ear.sending(id) {
                 return Ok(());
             }
@@ -249,7 +279,8 @@ impl Link for Shared {
         let told = self.0.told(&message);
         assert_ne!(told["id"], PANIC, "told so");
         let refused = self.0.server.0.refused.lock().unwrap();
-        let refused = refused.iter().find(|(id, _)| told["id"] == **id);
+        let is_refused = |what: &str| told["id"] == what || told["method"] == what;
+        let refused = refused.iter().find(|(what, _)| is_refused(what));
         match refused.map(|(_, fault)| fault.clone()) {
             None => {
                 let slow = self.0.server.0.slow.lock().unwrap();
@@ -271,12 +302,19 @@ impl Link for Shared {
         4
     }
 
+    fn knows_what_it_took(&self) -> bool {
+        self.0.server.0.sure.load(Ordering::SeqCst)
+    }
+
     fn agreed(&self, _: &str) {}
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        self.0.closed.store(true, Ordering::SeqCst);
-        self.0.server.0.told.notify_waiters();
-        Box::pin(ready(()))
+        let closing = *self.0.server.0.closing.lock().unwrap();
+        Box::pin(async move {
+            sleep(closing).await;
+            self.0.closed.store(true, Ordering::SeqCst);
+            self.0.server.0.told.notify_waiters();
+        })
     }
 }
 
@@ -289,6 +327,13 @@ pub(super) fn call() -> Call {
     let mut call = Call::own("tools/call", object(&json!({ "name": "t" })));
     call.principal = Principal::new("p");
     call.meta.capabilities = ClientCapabilities::new(object(&json!({ "elicitation": {} })));
+    call
+}
+
+/// The same by somebody else.
+pub(super) fn by(name: &str) -> Call {
+    let mut call = call();
+    call.principal = Principal::new(name);
     call
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join3};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use waypost_config::config::Isolation;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::End;
@@ -161,4 +161,54 @@ async fn what_is_being_told_when_the_handshake_ends_gets_through() {
     };
     let (end, ()) = join(end(&legacy, call()), plays).await;
     assert!(matches!(end, End::Complete(_)), "{end:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_finds_no_room_fails_its_call_which_is_cancelled_all_the_same() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let (state, request) = asked(&server, &legacy, "a").await;
+    let line = server.line(0);
+    server.refuses("p", None);
+    for _ in 0..2000 {
+        line.says(&json!({ "id": "p", "method": "ping" }));
+    }
+    let started = Instant::now();
+    let error = comes_back(&legacy, &state).await.unwrap_err();
+    assert!(error.to_string().contains("too slowly"), "{error}");
+    assert!(!error.retryable);
+    let is_cancel = |said: &Value| said["method"] == "notifications/cancelled";
+    let cancelled = line.hears(is_cancel).await;
+    assert_eq!(cancelled["params"]["requestId"], request["id"]);
+    assert_eq!(started.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_certainly_not_taken_in_time_fails_its_call() {
+    let server = Played::new();
+    server.is_sure();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    let (state, _) = asked(&server, &legacy, "a").await;
+    server.refuses("a", None);
+    let started = Instant::now();
+    let error = comes_back(&legacy, &state).await.unwrap_err();
+    let expected = "did not take the answer to its question";
+    assert!(error.to_string().contains(expected), "{error}");
+    assert_eq!(started.elapsed(), Duration::from_secs(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_was_certainly_not_taken_is_told_again() {
+    let server = Played::new();
+    server.is_sure();
+    let legacy = server.legacy(Isolation::Shared, 9);
+    server.refuses("notifications/cancelled", None);
+    let leaves = timeout(Duration::from_secs(1), legacy.call(call())).await;
+    assert!(leaves.is_err());
+    let line = server.line(0);
+    let is_cancel = |said: &Value| said["method"] == "notifications/cancelled";
+    for _ in 0..3 {
+        let told = timeout(Duration::from_secs(31), line.hears(is_cancel)).await;
+        assert!(told.is_ok());
+    }
 }
