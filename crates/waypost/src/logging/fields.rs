@@ -4,7 +4,7 @@
 //! the cursor of whoever reads them. A call that is carried on says more than once to which
 //! upstream it goes.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormattedFields;
