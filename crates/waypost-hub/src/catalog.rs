@@ -197,6 +197,15 @@ impl Catalog {
         }
     }
 
+    /// How many of a kind a view shows, and how many its upstreams have besides.
+    pub fn counts(&self, kind: Kind, view: &View) -> (usize, usize) {
+        let shown = self.list(kind, view).len();
+        let shelf = |member: &Arc<Member>| self.table(kind).shelf(&member.name);
+        let shelves = self.shown(view).filter_map(shelf);
+        let whole: usize = shelves.map(|shelf| shelf.entries().len()).sum();
+        (shown, whole.saturating_sub(shown))
+    }
+
     /// What stands before the names of this member's tools and prompts in a view.
     pub fn prefix<'a>(&'a self, view: &View, member: &'a Member) -> &'a str {
         let endpoint = match view {
