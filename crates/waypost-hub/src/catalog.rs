@@ -102,7 +102,7 @@ impl Catalog {
 
     /// The same with these tools, those of one upstream one after the other.
     #[must_use]
-    pub fn with_tools(mut self, tools: Vec<Arc<Entry>>) -> Self {
+    pub fn with_tools(mut self, tools: &[Arc<Entry>]) -> Self {
         self.tools = Arc::new(Table::new(tools));
         self
     }

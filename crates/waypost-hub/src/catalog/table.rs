@@ -96,7 +96,7 @@ impl Shelf {
 
 impl Table {
     /// A table of entries, those of one upstream one after the other.
-    pub fn new(entries: Vec<Arc<Entry>>) -> Self {
+    pub fn new(entries: &[Arc<Entry>]) -> Self {
         let same = |a: &Arc<Entry>, b: &Arc<Entry>| Arc::ptr_eq(&a.member, &b.member);
         let shelves = entries.chunk_by(same).filter_map(|own| {
             let member = &own.first()?.member;

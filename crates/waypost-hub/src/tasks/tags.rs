@@ -139,7 +139,7 @@ mod tests {
                 params: [].into(),
             })
         });
-        Arc::new(Catalog::default().with_tools(entries.collect()))
+        Arc::new(Catalog::default().with_tools(&entries.collect::<Vec<_>>()))
     }
 
     fn seals() -> Seals {

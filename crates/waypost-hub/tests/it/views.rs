@@ -65,6 +65,39 @@ async fn refused(hub: &Arc<Hub>, endpoint: &str, call: Call, name: &str) -> Stri
     text.replace(name, "NAME")
 }
 
+/// A method, what `review` shows of what it is for, and what it hides.
+const CALLS: [(&str, &str, &[&str]); 5] = [
+    (
+        "tools/call",
+        "files_read_it",
+        &["files_write_it", "files_read_all", "code_read_it"],
+    ),
+    ("prompts/get", "files_ask", &["files_beg", "code_ask"]),
+    (
+        "resources/read",
+        "files:///docs/x",
+        &[
+            "files:///etc/b",
+            "files+files:///etc/b",
+            "disk+files:///etc/b",
+            "code+code:///docs/a",
+            "code:///docs/a",
+            "files:///docs/../etc/b",
+            "files:///docs/%2e%2e/etc/b",
+        ],
+    ),
+    (
+        "completion/complete",
+        "files_ask",
+        &["files_beg", "code_ask"],
+    ),
+    (
+        "completion/complete",
+        "files:///docs/{page}",
+        &["files:///etc/{page}", "code:///docs/{page}"],
+    ),
+];
+
 #[tokio::test(start_paused = true)]
 async fn r05_what_an_endpoint_hides_cannot_be_listed_called_read_or_completed() {
     let yaml = format!(
@@ -92,37 +125,7 @@ async fn r05_what_an_endpoint_hides_cannot_be_listed_called_read_or_completed() 
         };
         call(method, &params)
     };
-    for (method, shown, hidden) in [
-        (
-            "tools/call",
-            "files_read_it",
-            &["files_write_it", "files_read_all", "code_read_it"][..],
-        ),
-        ("prompts/get", "files_ask", &["files_beg", "code_ask"]),
-        (
-            "resources/read",
-            "files:///docs/x",
-            &[
-                "files:///etc/b",
-                "files+files:///etc/b",
-                "disk+files:///etc/b",
-                "code+code:///docs/a",
-                "code:///docs/a",
-                "files:///docs/../etc/b",
-                "files:///docs/%2e%2e/etc/b",
-            ],
-        ),
-        (
-            "completion/complete",
-            "files_ask",
-            &["files_beg", "code_ask"],
-        ),
-        (
-            "completion/complete",
-            "files:///docs/{page}",
-            &["files:///etc/{page}", "code:///docs/{page}"],
-        ),
-    ] {
+    for (method, shown, hidden) in CALLS {
         let never = if shown.contains(':') {
             "never:///was"
         } else {

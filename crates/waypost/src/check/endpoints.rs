@@ -1,5 +1,7 @@
 //! What the named endpoints show.
 
+use std::sync::Arc;
+
 use waypost_hub::call::View;
 use waypost_hub::catalog::Catalog;
 use waypost_hub::catalog::endpoint::Endpoint;
@@ -89,5 +91,5 @@ fn own_names(catalog: &Catalog, endpoint: &Endpoint) -> Vec<[String; 6]> {
 }
 
 fn view(endpoint: &Endpoint) -> View {
-    View::Endpoint(endpoint.rules.name.clone())
+    View::Endpoint(Arc::clone(&endpoint.rules.name))
 }

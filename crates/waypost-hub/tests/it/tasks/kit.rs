@@ -255,8 +255,7 @@ impl Setup {
             })
         };
         let catalog = Arc::new(
-            Catalog::of(vec![Arc::clone(&member)], 0)
-                .with_tools(vec![entry("other"), entry("build")]),
+            Catalog::of(vec![Arc::clone(&member)], 0).with_tools(&[entry("other"), entry("build")]),
         );
         World {
             fake: Arc::clone(fake),

@@ -196,7 +196,7 @@ async fn r80_equal_ids_of_two_upstreams_reach_their_own() {
         .map(|world| world.catalog.tools.entries().cloned().collect::<Vec<_>>())
         .concat();
     let members = [&a, &b].map(|world| Arc::clone(&world.member)).to_vec();
-    both.catalog = Arc::new(Catalog::of(members, 0).with_tools(entries));
+    both.catalog = Arc::new(Catalog::of(members, 0).with_tools(&entries));
     a.fake.on("tasks/get", [done()]);
     b.fake.on("tasks/get", [done()]);
     both.tasks("tasks/get", "ann", id(&of_b)).await.unwrap();
