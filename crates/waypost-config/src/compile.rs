@@ -1,6 +1,7 @@
 //! From what was written to what is meant: every rule that is about more than a key's type.
 
 mod access;
+mod endpoint;
 mod names;
 mod reach;
 mod settings;
@@ -48,6 +49,18 @@ fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
         keys: access::keys(&raw.auth.keys, &top.key("auth").key("keys"), report),
     };
     access::exposure(&raw, listen, admin, report);
+    let page_size = endpoint::page_size(raw.page_size, &top.key("page_size"), report);
+    let servers = raw.upstreams.0.iter().map(|(name, _)| name);
+    let servers = servers.chain(raw.mcp_servers.0.iter().map(|(name, _)| name));
+    let declared: Vec<String> = servers.cloned().collect();
+    let upstreams = upstream::all(raw.upstreams, raw.mcp_servers, folder, report);
+    let endpoints = endpoint::all(raw.endpoints, (&declared, &upstreams), page_size, report);
+    endpoint::bound(
+        &raw.auth.keys,
+        &endpoints,
+        &top.key("auth").key("keys"),
+        report,
+    );
     Config {
         listen,
         admin,
@@ -66,6 +79,8 @@ fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
             &top.key("extensions").key("expose"),
             report,
         ),
-        upstreams: upstream::all(raw.upstreams, raw.mcp_servers, folder, report),
+        page_size,
+        upstreams,
+        endpoints,
     }
 }

@@ -36,12 +36,16 @@ pub struct Config {
     pub log: Log,
     /// How long calls in flight may go on after SIGTERM.
     pub drain_grace: Duration,
+    /// Items on one page of a list at `/mcp` and `/mcp/<upstream>`; zero is all on one.
+    pub page_size: usize,
     /// Whether clients get the upstreams' instructions.
     pub instructions: bool,
     /// Extensions passed through, in file order.
     pub extensions_expose: Vec<ExposedExtension>,
     /// The servers behind, in file order; disabled ones included.
     pub upstreams: Vec<Upstream>,
+    /// The named parts of everything, in file order.
+    pub endpoints: Vec<Endpoint>,
 }
 
 /// Who may call.
@@ -58,6 +62,8 @@ pub struct Key {
     pub name: String,
     /// What the presented key must hash to.
     pub hash: KeyHash,
+    /// The one of [`Config::endpoints`] that is all it sees; `None` sees everything.
+    pub endpoint: Option<String>,
 }
 
 /// SHA-256 of a bearer key. `Display` gives the form of the file, `sha256:<hex>`.
@@ -249,6 +255,36 @@ pub struct Upstream {
     /// environment variables. Values of headers, variables and the query do not enter, so a
     /// renewed token keeps what was learned.
     pub fingerprint: String,
+}
+
+/// A part of everything, at `/mcp/<name>`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its name; no upstream has or had it.
+    pub name: String,
+    /// Names of the upstreams it shows; empty is all.
+    pub upstreams: Vec<String>,
+    /// Over original names.
+    pub tools: Filter,
+    /// Over original names.
+    pub prompts: Filter,
+    /// Over original URIs, and over templates as text.
+    pub resources: Filter,
+    /// What stands before tools' and prompts' names instead of their upstreams' prefixes.
+    pub prefix: Option<String>,
+    /// Items on one page of a list; zero is all on one.
+    pub page_size: usize,
+    /// Whether its clients get no session id; `None` is as [`Front::stateless`].
+    pub stateless: Option<bool>,
+}
+
+/// What is shown; all patterns are valid `globset` globs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Empty: all.
+    pub allow: Vec<String>,
+    /// Stronger than `allow`.
+    pub deny: Vec<String>,
 }
 
 /// Rules for single tools; all patterns are valid `globset` globs over original names.

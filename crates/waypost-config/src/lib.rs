@@ -38,9 +38,9 @@ mod units;
 mod yaml;
 
 pub use config::{
-    Auth, Config, Declared, Eras, ExposedExtension, Front, Isolation, Key, KeyHash, Limits, Log,
-    LogFormat, Naming, OnCollision, Reach, State, TaskPolicy, TaskTimes, ToolRules, Upstream,
-    UpstreamEra,
+    Auth, Config, Declared, Endpoint, Eras, ExposedExtension, Filter, Front, Isolation, Key,
+    KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Reach, State, TaskPolicy, TaskTimes,
+    ToolRules, Upstream, UpstreamEra,
 };
 pub use load::{Loaded, load, parse_str};
 pub use problem::{Problem, Severity};

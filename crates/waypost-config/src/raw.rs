@@ -1,12 +1,14 @@
 //! The configuration as people write it. The comments here are the reference: the JSON Schema
 //! and `docs/configuration.md` are made from them.
 
+mod endpoint;
 mod ordered;
 mod upstream;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use endpoint::{RawEndpoint, RawFilter};
 pub(crate) use ordered::Ordered;
 pub(crate) use upstream::{RawMcpServer, RawServer, RawTools, RawUpstream};
 
@@ -18,7 +20,7 @@ use crate::units::{DurationText, SizeText};
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Raw {
-    /// Address the MCP endpoint listens on: `/mcp` for everything, `/mcp/<upstream>` for one upstream.
+    /// Address the MCP endpoint listens on: `/mcp` for everything, `/mcp/<upstream>` for one upstream, `/mcp/<endpoint>` for one of `endpoints`.
     pub(crate) listen: String,
     /// The admin listener; `admin: 127.0.0.1:7401` is short for `admin: { listen: 127.0.0.1:7401 }`.
     pub(crate) admin: RawAdmin,
@@ -40,6 +42,8 @@ pub(crate) struct Raw {
     pub(crate) log: RawLog,
     /// How long calls in flight may go on after SIGTERM.
     pub(crate) drain_grace: DurationText,
+    /// Items on one page of a list; `0` is all on one, as many clients never ask for a second.
+    pub(crate) page_size: usize,
     /// Passes the instructions of the upstreams on to clients.
     pub(crate) instructions: bool,
     /// Protocol extensions passed through by name.
@@ -48,6 +52,8 @@ pub(crate) struct Raw {
     pub(crate) include: Vec<String>,
     /// The MCP servers behind Waypost, by name: lower-case letters, digits and `-`, at most 32 characters.
     pub(crate) upstreams: Ordered<RawUpstream>,
+    /// Parts of everything, each at `/mcp/<name>`; names as those of upstreams, and none that an upstream has or had. What an endpoint does not show cannot be called there either.
+    pub(crate) endpoints: Ordered<RawEndpoint>,
     /// More MCP servers, in the shape of the files of Claude and Cursor; they come after `upstreams`.
     #[serde(rename = "mcpServers")]
     pub(crate) mcp_servers: Ordered<RawMcpServer>,
@@ -76,6 +82,8 @@ pub(crate) struct RawKey {
     pub(crate) name: String,
     /// SHA-256 of the key as `sha256:<64 hex digits>`; `waypost auth add-key` makes both.
     pub(crate) hash: Option<Secret>,
+    /// The one of `endpoints` that this caller gets at `/mcp`; no other address shows it anything.
+    pub(crate) endpoint: Option<String>,
 }
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -91,9 +99,9 @@ pub(crate) struct RawFront {
     pub(crate) keep_alive: DurationText,
     /// Which clients are served: `modern` are those of 2026-07-28, `legacy` those that open a session with `initialize`, 2025-11-25 and earlier.
     pub(crate) eras: Vec<EraName>,
-    /// Gives clients that open a session no session id: every request stands alone, so nothing can be asked of the client, and it hears of no changes. An upstream's `stateless` says otherwise for its own endpoint.
+    /// Gives clients that open a session no session id: every request stands alone, so nothing can be asked of the client, and it hears of no changes. The `stateless` of an upstream or of one of `endpoints` says otherwise for its own address.
     pub(crate) stateless: bool,
-    /// Also serves clients of HTTP+SSE, the transport of 2024-11-05: `/sse`, or `/sse/<upstream>`, opens a stream and names the address to send to. Such a session lives as long as its stream, whatever `stateless` says, and stays on one replica.
+    /// Also serves clients of HTTP+SSE, the transport of 2024-11-05: `/sse`, or `/sse/<upstream or endpoint>`, opens a stream and names the address to send to. Such a session lives as long as its stream, whatever `stateless` says, and stays on one replica.
     pub(crate) sse: bool,
     /// How long a client's session may be unused until what it holds is freed; the client notices nothing, its next request takes it up again.
     pub(crate) session_idle: DurationText,
@@ -204,10 +212,12 @@ impl Default for Raw {
             state: RawState::default(),
             log: RawLog::default(),
             drain_grace: time("20s"),
+            page_size: 0,
             instructions: true,
             extensions: RawExtensions::default(),
             include: Vec::new(),
             upstreams: Ordered::default(),
+            endpoints: Ordered::default(),
             mcp_servers: Ordered::default(),
         }
     }

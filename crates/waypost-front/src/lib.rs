@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tower::util::BoxCloneSyncService;
-use waypost_hub::call::{Call, View};
+use waypost_hub::call::{Call, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::Reply;
 
@@ -38,15 +38,16 @@ pub use routes::{Endpoints, Routes};
 /// What answers calls: the hub under the layers of the call seam.
 pub type Calls = BoxCloneSyncService<Call, Reply, CallError>;
 
-/// Finds what `/mcp/<name>` shows; `None` is no such endpoint.
-pub type Views = Arc<dyn Fn(&str) -> Option<View> + Send + Sync>;
+/// Finds what `/mcp/<name>` shows this caller, and `/mcp` itself for the empty name; `None` is no
+/// such endpoint.
+pub type Views = Arc<dyn Fn(&Principal, &str) -> Option<View> + Send + Sync>;
 
 /// What the front is made of.
 #[derive(Clone)]
 pub struct Parts {
     /// Answers calls.
     pub calls: Calls,
-    /// Knows the endpoints below `/mcp`.
+    /// Knows the endpoints at and below `/mcp`.
     pub views: Views,
     /// Longest silence before a comment is sent on a stream, and longest wait for the first event
     /// before an answer becomes a stream; zero is no comments and no such bound.

@@ -149,7 +149,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
     let request_id = request_id(&head);
     let principal = principal(&head);
     let mut finish = Finish::new(Arc::clone(&request_id), principal.clone());
-    let Some((door, view)) = view(parts, head.uri.path()) else {
+    let Some((door, view)) = view(parts, &principal, head.uri.path()) else {
         let refusal = Refusal::NoSuchView;
         finish.refused(&refusal);
         return answer::nothing_here(&refusal);
@@ -228,12 +228,9 @@ fn make_room(head: &Head, admitted: Result<Admitted, Refused>) -> Result<Admitte
 }
 
 /// Names of views need no percent encoding, so a path that has some names none.
-fn view(parts: &Parts, path: &str) -> Option<(Door, View)> {
+fn view(parts: &Parts, principal: &Principal, path: &str) -> Option<(Door, View)> {
     let (door, name) = Door::of(path)?;
-    let view = match name {
-        "" => View::All,
-        name => (parts.views)(name)?,
-    };
+    let view = (parts.views)(principal, name)?;
     Some((door, view))
 }
 

@@ -66,14 +66,16 @@ pub enum View {
     All,
     /// `/mcp/<upstream>`: one alone.
     Upstream(Arc<str>),
+    /// `/mcp/<endpoint>`: what the file says of the endpoint. What that is, the catalogue knows.
+    Endpoint(Arc<str>),
 }
 
 impl View {
-    /// Whether the view shows this upstream.
-    pub fn shows(&self, upstream: &str) -> bool {
+    /// The last part of its path. No upstream has the name of an endpoint.
+    pub fn name(&self) -> Option<&str> {
         match self {
-            Self::All => true,
-            Self::Upstream(name) => **name == *upstream,
+            Self::All => None,
+            Self::Upstream(name) | Self::Endpoint(name) => Some(name),
         }
     }
 }

@@ -4,18 +4,26 @@
 //! locks. It answers lists from memory and routes names through exact tables.
 
 pub mod build;
+pub mod cursor;
+pub mod endpoint;
 pub mod entry;
 pub mod list;
+mod read;
+pub mod rules;
+pub mod table;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use waypost_wire::raw::Raw;
-
 use crate::call::View;
 use crate::member::Member;
 use build::Warning;
+use endpoint::Endpoint;
 use entry::{Entry, Kind};
+use read::Reading;
+use rules::Rules;
+pub use table::Table;
+use table::{Listed, same};
 
 /// A snapshot of everything that clients can see.
 #[derive(Debug, Default)]
@@ -23,27 +31,25 @@ pub struct Catalog {
     /// In the file's order, disabled ones too.
     pub members: Vec<Arc<Member>>,
     /// Found by exposed name.
-    pub tools: Table,
+    pub tools: Arc<Table>,
     /// Found by exposed name.
-    pub prompts: Table,
+    pub prompts: Arc<Table>,
     /// Found by URI.
-    pub resources: Table,
+    pub resources: Arc<Table>,
     /// Found by URI template, as text.
-    pub templates: Table,
-    /// What the operator should know of it.
+    pub templates: Arc<Table>,
+    /// What the operator should know of it, endpoints apart.
     pub warnings: Vec<Warning>,
+    /// Items on one page of a list; zero is all on one. Endpoints have their own.
+    pub page_size: usize,
+    /// In the file's order.
+    endpoints: Vec<Arc<Endpoint>>,
+    by_endpoint: HashMap<Arc<str>, Arc<Endpoint>>,
+    readings: Readings,
 }
 
-/// One kind of things, in listing order, found by the name that clients use.
-#[derive(Debug, Default)]
-pub struct Table {
-    pub(crate) entries: Vec<Arc<Entry>>,
-    by_name: HashMap<Arc<str>, usize>,
-    /// By upstream and original name.
-    by_original: HashMap<Arc<str>, HashMap<Arc<str>, usize>>,
-    /// The list as JSON: of all, and of each upstream that has some.
-    rendered: HashMap<View, Raw>,
-}
+/// What the upstreams' lists hold, for the next catalogue.
+type Readings = HashMap<(Kind, Arc<str>), Arc<Reading>>;
 
 /// Names and URIs that nobody can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,9 +60,62 @@ pub enum Missing {
     Ambiguous(Vec<Arc<str>>),
 }
 
+/// A view, looked up.
+#[derive(Clone, Copy)]
+enum Scope<'c, 'v> {
+    All,
+    Upstream(&'v str),
+    Endpoint(&'c Endpoint),
+    /// An endpoint that is not there any more.
+    Nothing,
+}
+
+impl Scope<'_, '_> {
+    fn shows(self, upstream: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Upstream(name) => *name == *upstream,
+            Self::Endpoint(endpoint) => endpoint.rules.shows(upstream),
+            Self::Nothing => false,
+        }
+    }
+}
+
 impl Catalog {
-    /// The table of a kind.
-    pub fn table(&self, kind: Kind) -> &Table {
+    /// One in which nothing is known of these members yet.
+    pub fn of(members: Vec<Arc<Member>>, page_size: usize) -> Self {
+        Self {
+            members,
+            page_size,
+            ..Self::default()
+        }
+    }
+
+    /// The same with endpoints that show nothing yet.
+    #[must_use]
+    pub fn with_endpoints(mut self, rules: &[Arc<Rules>]) -> Self {
+        for rules in rules {
+            self.add(Endpoint::empty(rules));
+        }
+        self
+    }
+
+    /// The same with these tools, those of one upstream one after the other.
+    #[must_use]
+    pub fn with_tools(mut self, tools: &[Arc<Entry>]) -> Self {
+        self.tools = Arc::new(Table::new(tools));
+        self
+    }
+
+    fn add(&mut self, endpoint: Endpoint) {
+        let endpoint = Arc::new(endpoint);
+        self.endpoints.push(Arc::clone(&endpoint));
+        let name = Arc::clone(&endpoint.rules.name);
+        self.by_endpoint.insert(name, endpoint);
+    }
+
+    /// The table of a kind at `/mcp`.
+    pub fn table(&self, kind: Kind) -> &Arc<Table> {
         match kind {
             Kind::Tool => &self.tools,
             Kind::Prompt => &self.prompts,
@@ -65,16 +124,125 @@ impl Catalog {
         }
     }
 
+    /// The named endpoints, in the file's order.
+    pub fn endpoints(&self) -> &[Arc<Endpoint>] {
+        &self.endpoints
+    }
+
+    /// The endpoint of this name.
+    pub fn endpoint(&self, name: &str) -> Option<&Arc<Endpoint>> {
+        self.by_endpoint.get(name)
+    }
+
+    fn scope<'c, 'v>(&'c self, view: &'v View) -> Scope<'c, 'v> {
+        match view {
+            View::All => Scope::All,
+            View::Upstream(name) => Scope::Upstream(name),
+            View::Endpoint(name) => match self.endpoint(name) {
+                Some(endpoint) => Scope::Endpoint(endpoint),
+                None => Scope::Nothing,
+            },
+        }
+    }
+
+    /// Whether a view shows anything of this upstream.
+    pub fn shows(&self, view: &View, upstream: &str) -> bool {
+        self.scope(view).shows(upstream)
+    }
+
     /// The members that a view shows, disabled ones left out.
     pub fn shown<'a>(&'a self, view: &'a View) -> impl Iterator<Item = &'a Arc<Member>> {
+        let scope = self.scope(view);
         self.members
             .iter()
-            .filter(|m| !m.settings.disabled && view.shows(&m.name))
+            .filter(move |m| !m.settings.disabled && scope.shows(&m.name))
+    }
+
+    /// What a view shows under this name or URI.
+    pub fn find(&self, kind: Kind, view: &View, name: &str) -> Option<&Arc<Entry>> {
+        match self.scope(view) {
+            Scope::All => self.table(kind).get(name),
+            Scope::Upstream(upstream) => {
+                let entry = self.table(kind).get(name)?;
+                (*entry.member.name == *upstream).then_some(entry)
+            }
+            Scope::Endpoint(endpoint) => endpoint.table(kind)?.get(name),
+            Scope::Nothing => None,
+        }
+    }
+
+    /// Whether a view shows what an upstream itself calls `original`.
+    pub fn shows_original(&self, kind: Kind, view: &View, at: &Member, original: &str) -> bool {
+        let whole = || self.table(kind).of_member(at, original).is_some();
+        match self.scope(view) {
+            Scope::All => whole(),
+            Scope::Upstream(upstream) => *at.name == *upstream && whole(),
+            Scope::Endpoint(endpoint) => {
+                let table = endpoint.table(kind);
+                table.is_some_and(|table| table.of_member(at, original).is_some())
+            }
+            Scope::Nothing => false,
+        }
+    }
+
+    /// What a view lists of a kind.
+    pub fn list(&self, kind: Kind, view: &View) -> Listed<'_> {
+        match view {
+            View::All => self.table(kind).listed(),
+            View::Upstream(name) => self.table(kind).listed_of(name),
+            View::Endpoint(name) => {
+                let table = self.endpoint(name).and_then(|own| own.table(kind));
+                table.map_or_else(Listed::nothing, |table| table.listed())
+            }
+        }
+    }
+
+    /// How many of a kind a view shows, and how many its upstreams have besides.
+    pub fn counts(&self, kind: Kind, view: &View) -> (usize, usize) {
+        let shown = self.list(kind, view).len();
+        let shelf = |member: &Arc<Member>| self.table(kind).shelf(&member.name);
+        let shelves = self.shown(view).filter_map(shelf);
+        let whole: usize = shelves.map(|shelf| shelf.entries().len()).sum();
+        (shown, whole.saturating_sub(shown))
+    }
+
+    /// What stands before the names of this member's tools and prompts in a view.
+    pub fn prefix<'a>(&'a self, view: &View, member: &'a Member) -> &'a str {
+        let endpoint = match view {
+            View::Endpoint(name) => self.endpoint(name),
+            View::All | View::Upstream(_) => None,
+        };
+        let own = endpoint.and_then(|endpoint| endpoint.rules.prefix.as_deref());
+        own.unwrap_or(&member.settings.prefix)
+    }
+
+    /// Items on one page of a view's lists; zero is all on one.
+    pub fn page_size(&self, view: &View) -> usize {
+        match self.scope(view) {
+            Scope::Endpoint(endpoint) => endpoint.rules.page_size,
+            Scope::All | Scope::Upstream(_) | Scope::Nothing => self.page_size,
+        }
     }
 
     /// A member by its name or one of its former names.
     pub fn member(&self, name: &str) -> Option<&Arc<Member>> {
         named(&self.members, name)
+    }
+
+    /// The views whose list of this kind is another one than `before`.
+    pub(crate) fn changed(&self, before: &Self, kind: Kind) -> Vec<View> {
+        let upstreams = self
+            .members
+            .iter()
+            .map(|m| View::Upstream(Arc::clone(&m.name)));
+        let endpoints = self.endpoints.iter();
+        let endpoints = endpoints.map(|own| View::Endpoint(Arc::clone(&own.rules.name)));
+        let views = std::iter::once(View::All).chain(upstreams).chain(endpoints);
+        let differs = |view: &View| {
+            let (now, before) = (self.list(kind, view), before.list(kind, view));
+            !same(&now.rendered, &before.rendered)
+        };
+        views.filter(differs).collect()
     }
 
     /// Who has this resource, and under which URI it knows it.
@@ -87,15 +255,18 @@ impl Catalog {
     pub fn resource_owner(&self, view: &View, uri: &str) -> Result<(Arc<Member>, String), Missing> {
         if let Some((name, plain)) = crate::naming::split_uri(uri)
             && let Some(member) = self.member(name)
-            && view.shows(&member.name)
+            && self.shows(view, &member.name)
         {
-            if member.settings.disabled {
+            if member.settings.disabled || !self.lets_read(view, member, &plain) {
                 return Err(Missing::Unknown);
             }
             return Ok((Arc::clone(member), plain));
         }
-        if let Some(entry) = self.resources.find(view, uri) {
+        if let Some(entry) = self.find(Kind::Resource, view, uri) {
             return Ok((Arc::clone(&entry.member), entry.original.to_string()));
+        }
+        if !self.allows_uri(view, uri) {
+            return Err(Missing::Unknown);
         }
         let mut able = self.template_owners(view, uri);
         if able.is_empty() {
@@ -112,14 +283,25 @@ impl Catalog {
         }
     }
 
+    fn lets_read(&self, view: &View, member: &Member, original: &str) -> bool {
+        self.shows_original(Kind::Resource, view, member, original)
+            || self.allows_uri(view, original)
+    }
+
+    /// Whether a view lets a URI be read that is in no list.
+    fn allows_uri(&self, view: &View, original: &str) -> bool {
+        match self.scope(view) {
+            Scope::All | Scope::Upstream(_) => true,
+            Scope::Endpoint(endpoint) => endpoint.rules.allows_uri(original),
+            Scope::Nothing => false,
+        }
+    }
+
     fn template_owners(&self, view: &View, uri: &str) -> Vec<Arc<Member>> {
+        let scope = self.scope(view);
         let mut owners: Vec<Arc<Member>> = Vec::new();
-        for entry in self
-            .templates
-            .entries
-            .iter()
-            .filter(|e| view.shows(&e.member.name))
-        {
+        let shown = self.templates.entries();
+        for entry in shown.filter(|e| scope.shows(&e.member.name)) {
             let literal = entry.original.split('{').next().unwrap_or_default();
             let matches = !literal.is_empty() && uri.starts_with(literal);
             if matches && !owners.iter().any(|m| Arc::ptr_eq(m, &entry.member)) {
@@ -130,73 +312,8 @@ impl Catalog {
     }
 }
 
-impl Table {
-    /// Puts entries, already in order, into a table.
-    pub fn new(entries: Vec<Arc<Entry>>) -> Self {
-        let names = entries
-            .iter()
-            .enumerate()
-            .map(|(at, entry)| (Arc::clone(&entry.exposed), at));
-        let by_name = names.collect();
-        let mut by_original: HashMap<Arc<str>, HashMap<Arc<str>, usize>> = HashMap::new();
-        for (at, entry) in entries.iter().enumerate() {
-            let own = by_original
-                .entry(Arc::clone(&entry.member.name))
-                .or_default();
-            own.insert(Arc::clone(&entry.original), at);
-        }
-        let mut rendered = HashMap::new();
-        rendered.insert(View::All, render(entries.iter()));
-        for entry in &entries {
-            let view = View::Upstream(Arc::clone(&entry.member.name));
-            rendered.entry(view).or_insert_with(|| {
-                render(
-                    entries
-                        .iter()
-                        .filter(|e| Arc::ptr_eq(&e.member, &entry.member)),
-                )
-            });
-        }
-        Self {
-            entries,
-            by_name,
-            by_original,
-            rendered,
-        }
-    }
-
-    /// What a view shows under `name`.
-    pub fn find(&self, view: &View, name: &str) -> Option<&Arc<Entry>> {
-        let entry = self.entries.get(*self.by_name.get(name)?)?;
-        view.shows(&entry.member.name).then_some(entry)
-    }
-
-    /// What an upstream itself calls `original`.
-    pub fn of(&self, member: &Member, original: &str) -> Option<&Arc<Entry>> {
-        self.entries
-            .get(*self.by_original.get(&member.name)?.get(original)?)
-    }
-
-    /// Everything, in listing order.
-    pub fn entries(&self) -> &[Arc<Entry>] {
-        &self.entries
-    }
-
-    /// The JSON array that a view lists.
-    pub fn rendered(&self, view: &View) -> Raw {
-        self.rendered
-            .get(view)
-            .cloned()
-            .unwrap_or_else(|| render(std::iter::empty()))
-    }
-}
-
 /// The member of this name, or with it among its former names.
 pub(crate) fn named<'a>(members: &'a [Arc<Member>], name: &str) -> Option<&'a Arc<Member>> {
     let named = members.iter().find(|m| *m.name == *name);
     named.or_else(|| members.iter().find(|m| m.is_called(name)))
-}
-
-fn render<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Raw {
-    Raw::array(entries.map(|entry| &entry.definition))
 }

@@ -14,7 +14,9 @@ use waypost_config::config::{Config, ExposedExtension, Naming};
 use crate::call::View;
 use crate::catalog::Catalog;
 use crate::catalog::build::{Warning, build};
+use crate::catalog::cursor::Cursors;
 use crate::catalog::entry::Kind;
+use crate::catalog::rules::Rules;
 use crate::discover;
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
@@ -65,6 +67,11 @@ pub struct Hub {
     pub(crate) listeners: Arc<Limit>,
     members: Vec<Arc<Member>>,
     naming: Naming,
+    /// Of the named endpoints, in the file's order.
+    rules: Vec<Arc<Rules>>,
+    pub(crate) cursors: Cursors,
+    /// Whether somebody's `/mcp` is not everybody's.
+    pub(crate) by_caller: bool,
     store: Arc<dyn Store>,
     catalog: ArcSwap<Catalog>,
     /// Serialises rebuilding.
@@ -106,6 +113,12 @@ impl Hub {
             config.limits.parked,
             background.clone(),
         );
+        let rules: Vec<_> = config
+            .endpoints
+            .iter()
+            .map(|e| Arc::new(Rules::new(e)))
+            .collect();
+        let catalog = Catalog::of(members.clone(), config.page_size).with_endpoints(&rules);
         Arc::new(Self {
             instructions: config.instructions,
             expose: config.extensions_expose.clone(),
@@ -113,10 +126,10 @@ impl Hub {
             background,
             listeners: Limit::new(config.limits.listeners),
             naming: config.naming.clone(),
-            catalog: ArcSwap::from_pointee(Catalog {
-                members: members.clone(),
-                ..Catalog::default()
-            }),
+            catalog: ArcSwap::from_pointee(catalog),
+            rules,
+            cursors: Cursors::new(&keys),
+            by_caller: config.auth.keys.iter().any(|key| key.endpoint.is_some()),
             members,
             store,
             rebuilding: Mutex::default(),
@@ -159,6 +172,7 @@ impl Hub {
                 .members
                 .iter()
                 .any(|m| m.name == *name && !m.settings.disabled),
+            View::Endpoint(name) => self.catalog.load().endpoint(name).is_some(),
         }
     }
 
@@ -199,7 +213,7 @@ impl Hub {
     pub fn table(&self) -> Vec<Exposed> {
         let catalog = self.catalog();
         let rows = Kind::ALL.into_iter().flat_map(|kind| {
-            let entries = catalog.table(kind).entries().iter();
+            let entries = catalog.list(kind, &View::All).entries();
             entries.map(move |entry| Exposed {
                 kind,
                 name: Arc::clone(&entry.exposed),
@@ -284,14 +298,11 @@ impl Hub {
             .iter()
             .filter(|m| m.learned().is_some())
             .collect();
-        let built = build(&self.members, &self.naming, &before);
+        let built = build(&self.members, &self.naming, &self.rules, &before);
         let mut after = built.catalog;
         let conflicts = discover::conflicts(&self.members, &self.expose);
         after.warnings.extend(conflicts);
-        let logged: HashSet<&Warning> = before.warnings.iter().collect();
-        for warning in after.warnings.iter().filter(|w| !logged.contains(w)) {
-            tracing::warn!(upstream = &*warning.upstream, "{}", warning.text);
-        }
+        warn(&before, &after);
         for member in &self.members {
             self.claim(member, built.claims.get(&member.name));
         }
@@ -322,20 +333,10 @@ impl Hub {
     }
 
     fn announce(&self, before: &Catalog, after: &Catalog) {
-        let upstreams = self
-            .members
-            .iter()
-            .map(|m| View::Upstream(Arc::clone(&m.name)));
-        let views: Vec<View> = std::iter::once(View::All).chain(upstreams).collect();
         for kind in Kind::ALL {
-            for view in &views {
-                if before.table(kind).rendered(view) != after.table(kind).rendered(view) {
-                    // Nobody listening is fine.
-                    drop(self.changes.send(Change {
-                        kind,
-                        view: view.clone(),
-                    }));
-                }
+            for view in after.changed(before, kind) {
+                // Nobody listening is fine.
+                drop(self.changes.send(Change { kind, view }));
             }
         }
     }
@@ -368,6 +369,28 @@ impl Hub {
     async fn forget(&self, upstream: &str) {
         if let Err(error) = self.store.forget(upstream).await {
             tracing::error!(upstream, %error, "could not forget");
+        }
+    }
+}
+
+/// Logs what the operator should know and was not told before.
+fn warn(before: &Catalog, after: &Catalog) {
+    let logged: HashSet<&Warning> = before.warnings.iter().collect();
+    for warning in after.warnings.iter().filter(|w| !logged.contains(w)) {
+        tracing::warn!(upstream = &*warning.upstream, "{}", warning.text);
+    }
+    for endpoint in after.endpoints() {
+        let name = &*endpoint.rules.name;
+        let before = before.endpoint(name);
+        let logged = before
+            .map(|before| before.warnings.as_slice())
+            .unwrap_or_default();
+        for text in endpoint
+            .warnings
+            .iter()
+            .filter(|text| !logged.contains(text))
+        {
+            tracing::warn!(endpoint = name, "{text}");
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum Purpose {
     State,
     /// Session ids of clients.
     Session,
+    /// Cursors of lists.
+    Cursor,
 }
 
 impl Purpose {
@@ -26,6 +28,7 @@ impl Purpose {
             Self::ToolTag => b"waypost tool tag v1",
             Self::State => b"waypost request state v1",
             Self::Session => b"waypost session v1",
+            Self::Cursor => b"waypost cursor v1",
         }
     }
 }

@@ -60,7 +60,11 @@ impl Hub {
         if !discover::offers(&catalog, &call.view, kind.capability()) {
             return Ok(method_not_found(&call.method));
         }
-        Ok(finish::own(list::answer(&catalog, kind, &call)))
+        let desk = list::Desk {
+            cursors: &self.cursors,
+            by_caller: self.by_caller,
+        };
+        Ok(finish::own(list::answer(&catalog, kind, &call, desk)))
     }
 
     async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
@@ -95,8 +99,8 @@ impl Hub {
         mut call: Box<Call>,
     ) -> Result<Box<Call>, CallError> {
         let catalog = self.catalog();
-        let entry = catalog.tools.of(member, original);
-        let declared = entry.map(|e| e.params.as_slice()).unwrap_or_default();
+        let entry = catalog.tools.of_member(member, original);
+        let declared = entry.map(|e| &*e.params).unwrap_or_default();
         let headers = param::headers(declared, call.params.get("arguments"))
             .map_err(|e| CallError::unknown(format!("`arguments`: {e}")))?;
         let others = std::mem::take(&mut call.headers).params;
@@ -146,7 +150,7 @@ impl Hub {
             Some("ref/resource") => {
                 let uri = required(&reference, "uri")?;
                 let catalog = self.catalog();
-                let template = catalog.templates.find(&call.view, &uri);
+                let template = catalog.find(Kind::Template, &call.view, &uri);
                 let owner = match template {
                     Some(entry) => Ok((Arc::clone(&entry.member), entry.original.to_string())),
                     None => catalog.resource_owner(&call.view, &uri),
@@ -259,12 +263,13 @@ impl Hub {
     /// What the view shows under `name`. A name that may belong to an upstream which is still
     /// starting waits for it as long as a call to it may take.
     async fn find(&self, kind: Kind, call: &Call, name: &str) -> Result<Arc<Entry>, CallError> {
-        let found = || self.catalog().table(kind).find(&call.view, name).cloned();
+        let found = || self.catalog().find(kind, &call.view, name).cloned();
         if let Some(entry) = found() {
             return Ok(entry);
         }
         let catalog = self.catalog();
-        let could = |m: &&Arc<Member>| is_unknown(m) && name.starts_with(&m.settings.prefix);
+        let prefixed = |m: &Arc<Member>| name.starts_with(catalog.prefix(&call.view, m));
+        let could = |m: &&Arc<Member>| is_unknown(m) && prefixed(m);
         let patience = catalog
             .shown(&call.view)
             .filter(could)
@@ -283,7 +288,7 @@ impl Hub {
                 .detail("still starting")
                 .retryable());
         }
-        let unread = |m: &&Arc<Member>| m.is_unread(kind) && name.starts_with(&m.settings.prefix);
+        let unread = |m: &&Arc<Member>| m.is_unread(kind) && prefixed(m);
         match catalog.shown(&call.view).find(unread) {
             Some(member) => Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
                 .detail(format!("its list of {}s could not be read yet", word(kind)))

@@ -33,6 +33,7 @@ use waypost_config::config::TaskTimes;
 
 use crate::call::{Call, Comeback};
 use crate::catalog::Catalog;
+use crate::catalog::entry::Kind as Listed;
 use crate::error::{CallError, Kind};
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
@@ -261,11 +262,17 @@ impl Desk {
     fn open(&self, catalog: &Arc<Catalog>, call: &Call, handle: &str) -> Result<Opened, NotOpened> {
         let opened = self
             .seals
-            .open(handle, &call.principal, &catalog.members, &call.view)
+            .open(handle, &call.principal, &catalog.members)
+            .filter(|opened| catalog.shows(&call.view, &opened.member.name))
             .ok_or(NotOpened::Unknown)?;
-        match self.tools.find(catalog, &opened.member, opened.tool) {
-            Some(_) => Ok(opened),
-            None => Err(NotOpened::NoTool(opened.member)),
+        let Some(tool) = self.tools.find(catalog, &opened.member, opened.tool) else {
+            return Err(NotOpened::NoTool(opened.member));
+        };
+        if catalog.shows_original(Listed::Tool, &call.view, &opened.member, &tool) {
+            Ok(opened)
+        } else {
+            // Hidden is not there: nobody waits for it to come.
+            Err(NotOpened::Unknown)
         }
     }
 

@@ -136,10 +136,7 @@ impl Drop for Line {
         let line = CallAudited {
             request_id: &self.request_id,
             principal: self.principal.as_str(),
-            view: match &self.view {
-                View::All => None,
-                View::Upstream(name) => Some(name),
-            },
+            view: self.view.name(),
             method: &self.method,
             target: Some(&*self.target).filter(|target| !target.is_empty()),
             outcome: self.outcome,

@@ -169,6 +169,7 @@ mod tests {
             .map(|name| Key {
                 name: name.to_owned(),
                 hash: KeyHash::of(&format!("wp_{name}")),
+                endpoint: None,
             })
             .into()
     }

@@ -75,6 +75,27 @@ impl Raw {
         Self(out.into())
     }
 
+    /// One array with the items of these, which are arrays as [`Raw::array`] makes them.
+    pub fn concat<'a>(arrays: impl IntoIterator<Item = &'a Self>) -> Self {
+        let inner = |array: &'a Self| {
+            let items = array.0.strip_prefix(b"[");
+            items.and_then(|items| items.strip_suffix(b"]"))
+        };
+        let parts = arrays.into_iter().filter_map(inner);
+        let parts: Vec<&[u8]> = parts.filter(|items| !items.is_empty()).collect();
+        let length: usize = parts.iter().map(|items| items.len() + 1).sum();
+        let mut out = Vec::with_capacity(length + 2);
+        out.push(b'[');
+        for items in parts {
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            out.extend_from_slice(items);
+        }
+        out.push(b']');
+        Self(out.into())
+    }
+
     /// The JSON text.
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
@@ -195,6 +216,10 @@ mod tests {
         let array = Raw::array(&items);
         assert_eq!(array.text(), expected);
         assert_eq!(array.as_array().unwrap(), items);
+        let one_by_one: Vec<Raw> = items.iter().map(|item| Raw::array([item])).collect();
+        assert_eq!(Raw::concat(&one_by_one), array);
+        let empty = Raw::array([]);
+        assert_eq!(Raw::concat([&empty, &array, &empty]), array);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which resource a URI is a part of.
+//! Which resource a URI is a part of, and which other spellings it has.
 
 /// Whether `uri` names the resource `whole` or a part of it: what follows begins a segment, a
 /// query or a fragment of its own (specification: resources, subscriptions). `file:///a/b` is a
@@ -13,6 +13,40 @@ pub fn is_part(uri: &str, whole: &str) -> bool {
 }
 
 const MARKS: [char; 3] = ['/', '?', '#'];
+
+/// The URI with its scheme in lower case and without percent encoding, as whoever resolves it may
+/// read it. What is no text then becomes replacement characters.
+pub fn decoded(uri: &str) -> String {
+    let mut bytes = Vec::with_capacity(uri.len());
+    let mut rest = uri.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digit = |at: usize| {
+            after
+                .get(at)
+                .and_then(|digit| char::from(*digit).to_digit(16))
+        };
+        let byte = match (first, digit(0), digit(1)) {
+            (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
+            _ => None,
+        };
+        bytes.push(byte.unwrap_or(*first));
+        rest = after
+            .get(if byte.is_some() { 2 } else { 0 }..)
+            .unwrap_or_default();
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    match text.split_once(':') {
+        Some((scheme, rest)) => format!("{}:{rest}", scheme.to_ascii_lowercase()),
+        None => text.into_owned(),
+    }
+}
+
+/// Whether a segment of a [`decoded`] URI leads out of the one before.
+pub fn climbs(decoded: &str) -> bool {
+    decoded
+        .split(['/', '\\', '?', '#'])
+        .any(|segment| segment == "..")
+}
 
 #[cfg(test)]
 mod tests {
@@ -34,5 +68,22 @@ mod tests {
         }
         check("file:///a", "", false);
         check("", "", true);
+    }
+
+    #[test]
+    fn r30_another_spelling_is_the_same_address() {
+        for (uri, expected, out) in [
+            ("file:///a b", "file:///a b", false),
+            ("FILE:///A%20b%2", "file:///A b%2", false),
+            ("file:///docs/%2e%2E/etc", "file:///docs/../etc", true),
+            ("file:///docs/..", "file:///docs/..", true),
+            ("c:\\docs\\..\\x", "c:\\docs\\..\\x", true),
+            ("git://a..b/...", "git://a..b/...", false),
+            ("x%c3%a4%ff%zz", "x\u{e4}\u{fffd}%zz", false),
+            ("%", "%", false),
+        ] {
+            let text = decoded(uri);
+            assert_eq!((text.as_str(), climbs(&text)), (expected, out), "{uri}");
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! clients see. Probes need no credentials. Beyond loopback there is nothing else until
 //! `admin.token` is set.
 
+mod endpoints;
 mod guard;
 pub(crate) mod metrics;
 mod time;
@@ -40,6 +41,7 @@ pub(crate) fn routes(admin: Admin, guard: Guard) -> Router {
     let guard = Arc::new(guard);
     let api = Router::new()
         .route("/api/v1/upstreams", get(list_upstreams))
+        .route("/api/v1/endpoints", get(list_endpoints))
         .route_layer(from_fn_with_state(Arc::clone(&guard), guard::token));
     Router::new()
         .route("/healthz", get(healthy))
@@ -96,6 +98,10 @@ async fn list_upstreams(State(admin): State<Arc<Admin>>) -> Response {
     let catalog = admin.hub.catalog();
     let body = upstreams::list(admin.hub.members(), &catalog.warnings);
     answer(StatusCode::OK, Body::from(body.as_bytes().clone()))
+}
+
+async fn list_endpoints(State(admin): State<Arc<Admin>>) -> Response {
+    json_answer(StatusCode::OK, &endpoints::list(&admin.hub.catalog()))
 }
 
 async fn nothing_here() -> Response {

@@ -111,7 +111,11 @@ fn stateless(config: &Config) -> HashSet<View> {
         let stateless = upstream.stateless.unwrap_or(config.front.stateless);
         stateless.then(|| View::Upstream(upstream.name.as_str().into()))
     });
-    all.into_iter().chain(each).collect()
+    let endpoints = config.endpoints.iter().filter_map(|endpoint| {
+        let stateless = endpoint.stateless.unwrap_or(config.front.stateless);
+        stateless.then(|| View::Endpoint(endpoint.name.as_str().into()))
+    });
+    all.into_iter().chain(each).chain(endpoints).collect()
 }
 
 /// A question that nobody answers ends at the client first.
@@ -215,24 +219,25 @@ mod tests {
     }
 
     #[test]
-    fn an_upstream_says_for_its_endpoint_whether_clients_get_session_ids() {
+    fn an_upstream_or_endpoint_says_whether_clients_get_session_ids() {
         #[track_caller]
         fn check(front: bool, expected: &[&str]) {
             let yaml = format!(
                 "front: {{stateless: {front}}}\nupstreams: {{a: {{url: 'http://h'}}, \
-                 b: {{url: 'http://h', stateless: true}}, c: {{url: 'http://h', stateless: false}}}}"
+                 b: {{url: 'http://h', stateless: true}}, c: {{url: 'http://h', stateless: false}}}}\n\
+                 endpoints: {{d: {{}}, e: {{stateless: true}}, f: {{stateless: false}}}}"
             );
             let config = waypost_config::parse_str(&yaml).unwrap().config;
-            let path = |view: &View| match view {
-                View::All => "/mcp".to_owned(),
-                View::Upstream(name) => format!("/mcp/{name}"),
+            let path = |view: &View| match view.name() {
+                None => "/mcp".to_owned(),
+                Some(name) => format!("/mcp/{name}"),
             };
             let mut paths: Vec<_> = stateless(&config).iter().map(path).collect();
             paths.sort();
             assert_eq!(paths, expected);
         }
-        check(false, &["/mcp/b"]);
-        check(true, &["/mcp", "/mcp/a", "/mcp/b"]);
+        check(false, &["/mcp/b", "/mcp/e"]);
+        check(true, &["/mcp", "/mcp/a", "/mcp/b", "/mcp/d", "/mcp/e"]);
     }
 
     #[test]

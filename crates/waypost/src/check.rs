@@ -1,5 +1,6 @@
 //! `waypost check`: is the configuration right, and what would clients see?
 
+mod endpoints;
 mod missing;
 
 use std::sync::Arc;
@@ -95,6 +96,7 @@ fn report(hub: &Hub) -> String {
         text.push_str("\n\n");
         text.push_str(&table(headings, &rows));
     }
+    endpoints::report(&hub.catalog(), &mut text);
     for hint in missing::hints(members) {
         text.push_str("\n\n");
         text.push_str(&printable(&hint));

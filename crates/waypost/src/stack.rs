@@ -3,6 +3,7 @@
 //! Two seams, because rules need two kinds of facts: some know the HTTP request alone, others
 //! what is called on which upstream. Each list reads from the outside in.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,7 +106,7 @@ impl Stack {
 pub(crate) fn parts(config: &Config, hub: &Arc<Hub>, sessions: Option<&Sessions>) -> Parts {
     Parts {
         calls: calls(hub),
-        views: views(hub),
+        views: views(config, hub),
         keep_alive: config.front.keep_alive,
         modern: config.front.eras.modern,
         sessions: sessions.cloned(),
@@ -128,12 +129,29 @@ fn calls(hub: &Arc<Hub>) -> Calls {
     BoxCloneSyncService::new(calls)
 }
 
-/// `/mcp/<name>` is the upstream of that name, alone.
-fn views(hub: &Arc<Hub>) -> Views {
+/// `/mcp/<name>` is the upstream or the endpoint of that name. Who is bound to an endpoint gets
+/// that at `/mcp`, and nothing anywhere else.
+fn views(config: &Config, hub: &Arc<Hub>) -> Views {
     let hub = Arc::clone(hub);
-    Arc::new(move |name| {
-        let view = View::Upstream(name.into());
-        hub.shows_view(&view).then_some(view)
+    let keys = config.auth.keys.iter();
+    let bound = keys.filter_map(|key| Some((key.name.clone(), key.endpoint.as_deref()?.into())));
+    let bound: HashMap<String, Arc<str>> = bound.collect();
+    Arc::new(move |principal, name| {
+        let endpoint = bound.get(principal.as_str());
+        let views = match (endpoint, name) {
+            (Some(endpoint), "") => [Some(View::Endpoint(Arc::clone(endpoint))), None],
+            (Some(_), _) => return None,
+            (None, "") => return Some(View::All),
+            (None, name) => {
+                let name: Arc<str> = name.into();
+                let endpoint = View::Endpoint(Arc::clone(&name));
+                [Some(View::Upstream(name)), Some(endpoint)]
+            }
+        };
+        views
+            .into_iter()
+            .flatten()
+            .find(|view| hub.shows_view(view))
     })
 }
 

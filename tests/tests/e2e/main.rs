@@ -38,4 +38,5 @@ mod streams;
 mod support;
 mod tasks;
 mod transparency;
+mod views;
 mod waiting;

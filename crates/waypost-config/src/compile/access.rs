@@ -104,6 +104,7 @@ pub(super) fn keys(raw: &[RawKey], at: &KeyPath, report: &mut Report<'_>) -> Vec
         keys.push(Key {
             name: key.name.clone(),
             hash,
+            endpoint: key.endpoint.clone(),
         });
     }
     keys

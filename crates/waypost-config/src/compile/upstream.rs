@@ -122,15 +122,16 @@ fn named(name: &str, prefix: Option<&str>, report: &mut Report<'_>, at: &KeyPath
         let hint = format!("call it `{}`", suggest::upstream_name(name));
         report.error_hint(at, what, hint);
     }
-    if prefix.is_some_and(|prefix| !names::is_prefix(prefix)) {
-        let hint = "use letters, digits, `_` and `-`, or `\"\"` for none";
-        report.error_hint(
-            &at.key("prefix"),
-            "has characters that clients refuse in names",
-            hint,
-        );
-    }
+    self::prefix(prefix, &at.key("prefix"), report);
     prefix.map_or_else(|| format!("{name}_"), str::to_owned)
+}
+
+/// What is to stand before names.
+pub(super) fn prefix(text: Option<&str>, at: &KeyPath, report: &mut Report<'_>) {
+    if text.is_some_and(|text| !names::is_prefix(text)) {
+        let hint = "use letters, digits, `_` and `-`, or `\"\"` for none";
+        report.error_hint(at, "has characters that clients refuse in names", hint);
+    }
 }
 
 fn extensions(ids: &[String], at: &KeyPath, report: &mut Report<'_>) {
@@ -144,9 +145,7 @@ fn extensions(ids: &[String], at: &KeyPath, report: &mut Report<'_>) {
 
 fn tools(raw: &RawTools, ceiling: Duration, at: &KeyPath, report: &mut Report<'_>) -> ToolRules {
     for (key, patterns) in [("allow", &raw.allow), ("deny", &raw.deny)] {
-        for (index, pattern) in patterns.iter().enumerate() {
-            glob(pattern, &at.key(key).index(index), report);
-        }
+        globs(patterns, &at.key(key), report);
     }
     let mut timeouts = Vec::new();
     for (pattern, text) in &raw.timeouts.0 {
@@ -169,12 +168,18 @@ fn tools(raw: &RawTools, ceiling: Duration, at: &KeyPath, report: &mut Report<'_
     }
 }
 
+pub(super) fn globs(patterns: &[String], at: &KeyPath, report: &mut Report<'_>) {
+    for (index, pattern) in patterns.iter().enumerate() {
+        glob(pattern, &at.index(index), report);
+    }
+}
+
 fn glob(pattern: &str, at: &KeyPath, report: &mut Report<'_>) {
     if pattern.is_empty() {
         report.error_hint(
             at,
             "an empty pattern matches nothing",
-            "`*` matches every tool",
+            "`*` matches everything",
         );
     } else if Glob::new(pattern).is_err() {
         let what = format!("not a pattern: {}", report.show(at, pattern));

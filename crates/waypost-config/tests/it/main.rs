@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod endpoints;
 mod robust;
 mod settings;
 mod sources;

@@ -100,7 +100,10 @@ fn keys_are_known_and_have_types() {
         &["1:23 error tasks.poll: unknown key"],
     );
     check("isolation: session", &["1:1 error isolation: unknown key"]);
-    check("endpoints: {}", &["1:1 error endpoints: unknown key"]);
+    check(
+        "endpoint: {}",
+        &["1:1 error endpoint: unknown key (did you mean `endpoints`?)"],
+    );
     check("foo:\n", &["1:1 error foo: unknown key"]);
     check(
         "a: &x {}\n<<: *x",

@@ -222,7 +222,7 @@ fn timeouts_fit_under_their_ceiling() {
         "upstreams: {a: {command: x, timeout: 30, tools: {deny: ['']}}}",
         &[
             "1:38 error upstreams.a.timeout: a duration needs a unit: `30` (write `30s` or `30ms`)",
-            "1:57 error upstreams.a.tools.deny[0]: an empty pattern matches nothing (`*` matches every tool)",
+            "1:57 error upstreams.a.tools.deny[0]: an empty pattern matches nothing (`*` matches everything)",
         ],
     );
 }

@@ -181,11 +181,11 @@ impl Seals {
 
 /// What a sealed text is tied to without it being in there.
 fn binding(kind: &str, principal: &Principal, view: &View) -> Binding {
-    let view = match view {
-        View::All => String::new(),
-        View::Upstream(name) => format!("/{name}"),
-    };
-    Binding::new(kind, &[principal.as_str(), &view])
+    let view = view.name().map(|name| format!("/{name}"));
+    Binding::new(
+        kind,
+        &[principal.as_str(), view.as_deref().unwrap_or_default()],
+    )
 }
 
 #[cfg(test)]

@@ -46,7 +46,13 @@ pub(crate) fn parts(
             let answer = answer.clone();
             async move { answer(call) }
         })),
-        views: Arc::new(|name| (name == "builds").then(|| View::Upstream(name.into()))),
+        views: Arc::new(|principal, name| match (principal.as_str(), name) {
+            ("bound", "") => Some(View::Endpoint("review".into())),
+            ("bound", _) => None,
+            (_, "") => Some(View::All),
+            (_, "builds") => Some(View::Upstream(name.into())),
+            _ => None,
+        }),
         keep_alive: Duration::from_secs(15),
         modern: true,
         sessions: None,

@@ -123,3 +123,22 @@ async fn the_call_has_the_body_without_meta() {
     let info = json!({"name": "test", "version": "1"}).to_string();
     assert_eq!(call.meta.client_info.as_ref().unwrap().text(), info);
 }
+
+#[tokio::test]
+async fn who_is_bound_to_an_endpoint_finds_it_at_mcp_and_nothing_elsewhere() {
+    let front = Front::complete();
+    let ask = |path: &str| {
+        let mut request = Post::call().path(path).build();
+        request.extensions_mut().insert(Principal::new("bound"));
+        request
+    };
+    assert_eq!(front.send(ask("/mcp")).await.status, 200);
+    let views: Vec<View> = front.calls().into_iter().map(|call| call.view).collect();
+    assert_eq!(views, [View::Endpoint("review".into())]);
+    for path in ["/mcp/builds", "/mcp/review", "/mcp/nothing"] {
+        let answer = front.send(ask(path)).await;
+        assert_eq!(answer.status, 404, "{path}");
+        assert_eq!(answer.json()["error"], "not_found");
+    }
+    assert_eq!(front.calls().len(), 1);
+}

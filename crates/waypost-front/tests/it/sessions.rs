@@ -185,6 +185,7 @@ async fn r21_a_bad_token_is_401_before_any_look_up() {
     let keys = [waypost_config::Key {
         name: "ci".to_owned(),
         hash: waypost_config::KeyHash::of("secret"),
+        endpoint: None,
     }];
     let router = front.guarded(&keys);
     for id in [&*peer.id, "no-such-session"] {

@@ -37,6 +37,7 @@ fn keys() -> Vec<Key> {
     vec![Key {
         name: "ci".to_owned(),
         hash: KeyHash::of("wp_secret"),
+        endpoint: None,
     }]
 }
 

@@ -4,10 +4,15 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use waypost_config::config::{Naming, OnCollision};
+use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, clip};
 
+use super::endpoint;
 use super::entry::{Definition, Entry, Kind};
-use super::{Catalog, Table};
+use super::read::Reading;
+use super::rules::Rules;
+use super::table::{Shelf, Table};
+use super::{Catalog, Readings};
 use crate::member::Member;
 use crate::naming;
 use crate::status::State;
@@ -39,127 +44,170 @@ pub type Claims = HashMap<Arc<str>, BTreeSet<String>>;
 /// `before` is the one that clients see now: a name that is live there stays with its upstream,
 /// whoever arrives later. Only an upstream before it in the file that is just connecting for
 /// the first time still takes the name, so that it does not matter who of them answers first.
-pub fn build(members: &[Arc<Member>], naming: &Naming, before: &Catalog) -> Built {
+/// What did not change since is not made again.
+pub fn build(
+    members: &[Arc<Member>],
+    naming: &Naming,
+    rules: &[Arc<Rules>],
+    before: &Catalog,
+) -> Built {
     let mut warnings = Vec::new();
     let mut claims = Claims::new();
+    let readings = read(members, before);
     let mut table = |kind| {
-        let mut builder = Builder {
+        let shelves = Builder {
             kind,
             naming,
             members,
+            rules: None,
             before: before.table(kind),
             warnings: &mut warnings,
             claims: &mut claims,
-        };
-        Table::new(builder.entries())
+        }
+        .shelves(&readings);
+        Table::of_known(shelves, [before.table(kind)])
     };
-    let catalog = Catalog {
+    let mut catalog = Catalog {
         tools: table(Kind::Tool),
         prompts: table(Kind::Prompt),
         resources: table(Kind::Resource),
         templates: table(Kind::Template),
-        members: members.to_vec(),
-        warnings: Vec::new(),
+        ..Catalog::of(members.to_vec(), before.page_size)
     };
-    let catalog = Catalog {
-        warnings,
-        ..catalog
-    };
+    catalog.warnings = warnings;
+    catalog.readings = readings;
+    for rules in rules {
+        let endpoint = endpoint::build(rules, naming, &catalog, before, &mut claims);
+        catalog.add(endpoint);
+    }
     Built { catalog, claims }
 }
 
-struct Builder<'a> {
-    kind: Kind,
-    naming: &'a Naming,
-    members: &'a [Arc<Member>],
-    before: &'a Table,
-    warnings: &'a mut Vec<Warning>,
-    claims: &'a mut Claims,
+fn read(members: &[Arc<Member>], before: &Catalog) -> Readings {
+    let mut readings = Readings::new();
+    for member in members.iter().filter(|member| !member.settings.disabled) {
+        for kind in Kind::ALL {
+            let key = (kind, Arc::clone(&member.name));
+            if let Some(reading) = Reading::of(member, kind, before.readings.get(&key)) {
+                readings.insert(key, reading);
+            }
+        }
+    }
+    readings
+}
+
+/// Gives names to what the upstreams have of one kind.
+pub(super) struct Builder<'a> {
+    pub(super) kind: Kind,
+    pub(super) naming: &'a Naming,
+    pub(super) members: &'a [Arc<Member>],
+    /// Of the endpoint whose own names these are; `None` makes those of `/mcp`.
+    pub(super) rules: Option<&'a Rules>,
+    pub(super) before: &'a Table,
+    pub(super) warnings: &'a mut Vec<Warning>,
+    pub(super) claims: &'a mut Claims,
 }
 
 /// A definition with the name it would like to have.
-struct Wish {
-    member: Arc<Member>,
-    definition: Definition,
+struct Wish<'a> {
+    member: &'a Arc<Member>,
+    reading: &'a Arc<Reading>,
+    definition: &'a Definition,
     name: String,
 }
 
 impl Builder<'_> {
-    fn entries(&mut self) -> Vec<Arc<Entry>> {
-        let wishes: Vec<Wish> = self
-            .members
-            .iter()
-            .filter(|member| !member.settings.disabled)
-            .flat_map(|member| self.wishes(member))
-            .collect();
+    /// What each upstream shows, in the order of the file.
+    pub(super) fn shelves(&mut self, readings: &Readings) -> Vec<Arc<Shelf>> {
+        let of = |member: &Arc<Member>| readings.get(&(self.kind, Arc::clone(&member.name)));
+        let readings: Vec<_> = self.members.iter().filter_map(of).collect();
+        if self.rules.is_none() {
+            let dropped = readings.iter().flat_map(|reading| &reading.dropped);
+            self.warnings.extend(dropped.cloned());
+        }
+        let wishes = readings.iter().flat_map(|reading| self.wishes(reading));
+        let wishes: Vec<Wish<'_>> = wishes.collect();
         let owners = self.owners(&wishes);
         let mut taken = HashSet::new();
-        let mut entries = Vec::with_capacity(wishes.len());
-        for wish in wishes {
+        let mut named: Vec<(&Wish<'_>, String)> = Vec::with_capacity(wishes.len());
+        for wish in &wishes {
             let owner = owners.get(&wish.name).cloned().flatten();
-            let Some(name) = self.settle(&wish, owner.as_ref()) else {
+            let Some(name) = self.settle(wish, owner.as_ref()) else {
                 continue;
             };
             if taken.insert(name.clone()) {
-                entries.push(Arc::new(wish.definition.expose(
-                    self.kind,
-                    &wish.member,
-                    name,
-                )));
+                named.push((wish, name));
             } else {
-                self.warn(
-                    &wish.member,
-                    format!(
-                        "`{}` is shown already, the second is not",
-                        clip(&name, NAME)
-                    ),
+                let text = format!(
+                    "`{}` is shown already, the second is not",
+                    clip(&name, NAME)
                 );
+                self.warn(wish.member, text);
             }
         }
-        entries
+        let same =
+            |a: &(&Wish<'_>, String), b: &(&Wish<'_>, String)| Arc::ptr_eq(a.0.member, b.0.member);
+        named
+            .chunk_by(same)
+            .filter_map(|own| self.shelf(own))
+            .collect()
     }
 
-    /// One upstream's definitions in the order of their names.
-    fn wishes(&mut self, member: &Arc<Member>) -> Vec<Wish> {
-        let Some(learned) = member.learned() else {
-            return Vec::new();
+    /// The shelf of one upstream; the one that clients see now if nothing on it changed.
+    fn shelf(&self, named: &[(&Wish<'_>, String)]) -> Option<Arc<Shelf>> {
+        let Wish {
+            member, reading, ..
+        } = named.first()?.0;
+        let is_as_before = |shelf: &&Arc<Shelf>| {
+            let same = |(entry, (wish, name)): (&Arc<Entry>, &(&Wish<'_>, String))| {
+                *entry.exposed == **name && entry.original == wish.definition.original
+            };
+            shelf.is_made_of(reading)
+                && shelf.entries().len() == named.len()
+                && shelf.entries().iter().zip(named).all(same)
         };
-        let Some(listing) = self.kind.listing(&learned.catalogue) else {
-            return Vec::new();
-        };
-        let mut wishes = Vec::with_capacity(listing.items.len());
-        for raw in &listing.items {
-            match Definition::read(self.kind, raw) {
-                Ok(d) if self.kind == Kind::Tool && !member.allows_tool(&d.original) => {}
-                Ok(definition) => {
-                    let name = self.wished_name(member, &definition.original);
-                    wishes.push(Wish {
-                        member: Arc::clone(member),
-                        definition,
-                        name,
-                    });
-                }
-                Err(why) => {
-                    let name = raw
-                        .as_object()
-                        .ok()
-                        .and_then(|o| o.string(self.kind.name_member()));
-                    let name = name.unwrap_or_else(|| "?".to_owned());
-                    self.warn(
-                        member,
-                        format!("{} `{}` is dropped: {why}", self.word(), clip(&name, NAME)),
-                    );
-                }
-            }
+        let known = self.before.shelf(&member.name).filter(is_as_before);
+        if let Some(shelf) = known {
+            return Some(Arc::clone(shelf));
         }
-        wishes.sort_by(|a, b| a.name.cmp(&b.name));
-        wishes
+        let made = named
+            .iter()
+            .map(|(wish, name)| wish.definition.named(self.kind, name));
+        let made: Vec<Raw> = made.collect();
+        let text = Raw::array(&made);
+        // Parts of the one text, so that there are no two.
+        let parts = text.as_array().unwrap_or(made);
+        let entries = named.iter().zip(parts).map(|((wish, name), definition)| {
+            Arc::new(wish.definition.entry(member, name, definition))
+        });
+        let shelf = Shelf::sorted(member, entries.collect(), text);
+        Some(Arc::new(shelf.made_of(reading)))
+    }
+
+    /// One upstream's definitions, in order.
+    fn wishes<'r>(&self, reading: &'r Arc<Reading>) -> Vec<Wish<'r>> {
+        let member = &reading.member;
+        let shown = |original: &str| {
+            let is_allowed =
+                |rules: &Rules| rules.shows(&member.name) && rules.allows(self.kind, original);
+            self.rules.is_none_or(is_allowed)
+        };
+        let definitions = reading.definitions.iter();
+        let shown = definitions.filter(|definition| shown(&definition.original));
+        let wishes = shown.map(|definition| Wish {
+            member,
+            reading,
+            definition,
+            name: self.wished_name(member, &definition.original),
+        });
+        wishes.collect()
     }
 
     fn wished_name(&self, member: &Member, original: &str) -> String {
         match self.kind {
             Kind::Tool | Kind::Prompt => {
-                let prefix = &member.settings.prefix;
+                let own = self.rules.and_then(|rules| rules.prefix.as_deref());
+                let prefix = own.unwrap_or(&member.settings.prefix);
                 naming::exposed(&member.name, prefix, original, self.naming.max_length)
             }
             // It looks like the qualified form of an upstream's, to which it would be read.
@@ -176,12 +224,12 @@ impl Builder<'_> {
 
     /// Which upstream gets each wished name; nobody (`None`) where the policy is `error` and
     /// several want it.
-    fn owners(&mut self, wishes: &[Wish]) -> HashMap<String, Option<Arc<str>>> {
+    fn owners(&mut self, wishes: &[Wish<'_>]) -> HashMap<String, Option<Arc<str>>> {
         let mut wanted: HashMap<&str, Vec<&Arc<Member>>> = HashMap::new();
         for wish in wishes {
             let wanting = wanted.entry(&wish.name).or_default();
-            if !wanting.iter().any(|m| Arc::ptr_eq(m, &wish.member)) {
-                wanting.push(&wish.member);
+            if !wanting.iter().any(|m| Arc::ptr_eq(m, wish.member)) {
+                wanting.push(wish.member);
             }
         }
         let nobody = self.naming.on_collision == OnCollision::Error && !self.is_uri();
@@ -198,7 +246,10 @@ impl Builder<'_> {
 
     /// Who of those that want a name, in the file's order, gets it.
     fn owner(&mut self, name: &str, wanting: &[&Arc<Member>]) -> Option<Arc<str>> {
-        let claim = format!("{} {name}", self.kind.list_member());
+        // Names of an endpoint's own are apart from those of all others.
+        let scope = self.rules.map(|rules| format!("{}/", rules.name));
+        let scope = scope.unwrap_or_default();
+        let claim = format!("{scope}{} {name}", self.kind.list_member());
         let claims = |m: &Member| m.learned().is_some_and(|l| l.claims.contains(&claim));
         let claimed = wanting.iter().position(|m| claims(m));
         let at = claimed.or_else(|| self.holder(name, wanting)).unwrap_or(0);
@@ -213,7 +264,7 @@ impl Builder<'_> {
 
     /// Who of them has the name now, unless one before it is not done with its first look.
     fn holder(&self, name: &str, wanting: &[&Arc<Member>]) -> Option<usize> {
-        let live = self.before.entries.get(*self.before.by_name.get(name)?)?;
+        let live = self.before.get(name)?;
         let at = wanting.iter().position(|m| m.name == live.member.name)?;
         let starting = |m: &&Arc<Member>| m.status.state() == State::Starting;
         let contested = wanting.iter().take(at).any(starting);
@@ -221,19 +272,19 @@ impl Builder<'_> {
     }
 
     /// The name a wish ends up with, if any.
-    fn settle(&mut self, wish: &Wish, owner: Option<&Arc<str>>) -> Option<String> {
+    fn settle(&mut self, wish: &Wish<'_>, owner: Option<&Arc<str>>) -> Option<String> {
         if owner == Some(&wish.member.name) {
             return Some(wish.name.clone());
         }
         let (upstream, original) = (&wish.member.name, &wish.definition.original);
-        let (word, name) = (self.word(), clip(&wish.name, NAME));
+        let (word, name) = (self.kind.word(), clip(&wish.name, NAME));
         if self.is_uri() {
             let shown = naming::qualified_uri(upstream, original);
             let text = format!(
                 "{word} `{name}` belongs to another upstream, shown as `{}`",
                 clip(&shown, NAME)
             );
-            self.warn(&wish.member, text);
+            self.warn(wish.member, text);
             return Some(shown);
         }
         let shown = match self.naming.on_collision {
@@ -250,7 +301,7 @@ impl Builder<'_> {
         };
         let whose = owner.map_or("several upstreams", |owner| owner);
         self.warn(
-            &wish.member,
+            wish.member,
             format!("{word} name `{name}` is used by {whose} too, {then}"),
         );
         shown
@@ -258,15 +309,6 @@ impl Builder<'_> {
 
     fn is_uri(&self) -> bool {
         matches!(self.kind, Kind::Resource | Kind::Template)
-    }
-
-    fn word(&self) -> &'static str {
-        match self.kind {
-            Kind::Tool => "tool",
-            Kind::Prompt => "prompt",
-            Kind::Resource => "resource",
-            Kind::Template => "resource template",
-        }
     }
 
     fn warn(&mut self, member: &Member, text: String) {

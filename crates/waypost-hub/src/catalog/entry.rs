@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use waypost_wire::meta::{META, ORIGINAL_NAME};
 use waypost_wire::method;
-use waypost_wire::object::Object;
 use waypost_wire::param::{self, BadAnnotation, ParamHeader};
 use waypost_wire::raw::Raw;
 
@@ -82,6 +81,16 @@ impl Kind {
         }
     }
 
+    /// One of it, in words.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Tool => "tool",
+            Self::Prompt => "prompt",
+            Self::Resource => "resource",
+            Self::Template => "resource template",
+        }
+    }
+
     /// This kind's list of an upstream.
     pub fn listing(self, lists: &Catalogue) -> Option<&Listing> {
         self.slot_ref(lists).as_ref()
@@ -119,7 +128,7 @@ pub struct Entry {
     /// The definition as clients see it.
     pub definition: Raw,
     /// Arguments that travel in headers too; tools only.
-    pub params: Vec<ParamHeader>,
+    pub params: Arc<[ParamHeader]>,
 }
 
 /// A definition that is not shown, and why.
@@ -143,10 +152,9 @@ pub enum Rejected {
 /// A definition as an upstream sent it, read as far as needed.
 #[derive(Debug)]
 pub(super) struct Definition {
-    pub(super) original: String,
-    object: Object,
+    pub(super) original: Arc<str>,
     raw: Raw,
-    params: Vec<ParamHeader>,
+    params: Arc<[ParamHeader]>,
 }
 
 impl Definition {
@@ -162,32 +170,41 @@ impl Definition {
         };
         let params = schema.map_or(Ok(Vec::new()), param::declared)?;
         Ok(Self {
-            original,
-            object,
+            original: original.into(),
             raw: raw.clone(),
-            params,
+            params: params.into(),
         })
     }
 
-    /// Makes the entry under the name that clients will use. Nothing but the name changes; the
+    /// The definition under the name that clients will use. Nothing but the name changes; the
     /// original one is kept in `_meta`.
-    pub(super) fn expose(mut self, kind: Kind, member: &Arc<Member>, name: String) -> Entry {
-        let definition = if name == self.original {
-            self.raw
+    pub(super) fn named(&self, kind: Kind, name: &str) -> Raw {
+        if *name == *self.original {
+            return self.raw.clone();
+        }
+        // It could be read once, so it can be again.
+        let mut object = self.raw.as_object().unwrap_or_default();
+        object.set(kind.name_member(), Raw::string(name));
+        let meta = object.get(META).and_then(|raw| raw.as_object().ok());
+        let mut meta = meta.unwrap_or_default();
+        meta.set(ORIGINAL_NAME, Raw::string(&self.original));
+        object.set(META, meta.into());
+        object.into()
+    }
+
+    /// The entry with this name, whose definition was made by [`Definition::named`].
+    pub(super) fn entry(&self, member: &Arc<Member>, name: &str, definition: Raw) -> Entry {
+        let exposed = if *name == *self.original {
+            Arc::clone(&self.original)
         } else {
-            self.object.set(kind.name_member(), Raw::string(&name));
-            let meta = self.object.get(META).and_then(|raw| raw.as_object().ok());
-            let mut meta = meta.unwrap_or_default();
-            meta.set(ORIGINAL_NAME, Raw::string(&self.original));
-            self.object.set(META, meta.into());
-            self.object.into()
+            name.into()
         };
         Entry {
-            exposed: name.into(),
-            original: self.original.into(),
+            exposed,
+            original: Arc::clone(&self.original),
             member: Arc::clone(member),
             definition,
-            params: self.params,
+            params: Arc::clone(&self.params),
         }
     }
 }

@@ -7,31 +7,80 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::{CACHE_SCOPE, RESULT_TYPE, TTL_MS};
 
 use super::Catalog;
+use super::cursor::Cursors;
 use super::entry::Kind;
 use crate::call::{Call, View};
+use crate::member::Member;
 use crate::registry::{Scope, now_ms};
 use crate::reply::Reply;
 
-/// The whole list in one page: many clients never ask for a second.
-pub fn answer(catalog: &Catalog, kind: Kind, call: &Call) -> Reply {
-    if call
-        .params
-        .get("cursor")
-        .is_some_and(|cursor| !cursor.is_null())
-    {
-        let message = "unknown `cursor`: lists have one page";
-        return Reply::error(ErrorObject::new(code::INVALID_PARAMS, message));
-    }
+/// What a list is answered with besides the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Desk<'a> {
+    /// Makes the cursors.
+    pub cursors: &'a Cursors,
+    /// Whether what an endpoint shows depends on who calls, so that no answer can be shared.
+    pub by_caller: bool,
+}
+
+/// The whole list in one page, as many clients never ask for a second; in several where the file
+/// says how long one is.
+pub fn answer(catalog: &Catalog, kind: Kind, call: &Call, desk: Desk<'_>) -> Reply {
+    let listed = catalog.list(kind, &call.view);
+    let start = match call.params.get("cursor").filter(|cursor| !cursor.is_null()) {
+        None => 0,
+        Some(cursor) => match start(catalog, kind, call, cursor, desk.cursors) {
+            Some(start) => start,
+            None => {
+                let message = "unknown `cursor`: hint: ask for the list from its beginning";
+                return Reply::error(ErrorObject::new(code::INVALID_PARAMS, message));
+            }
+        },
+    };
+    let length = listed.len();
+    let end = match catalog.page_size(&call.view) {
+        0 => length,
+        size => start.saturating_add(size).min(length),
+    };
+    let (items, last) = listed.part(&(start..end));
     let freshness = freshness(catalog, kind, &call.view);
-    let result: Object = [
-        (kind.list_member(), catalog.table(kind).rendered(&call.view)),
+    let scope = if desk.by_caller {
+        "private"
+    } else {
+        freshness.scope
+    };
+    let mut result: Object = [
+        (kind.list_member(), items),
         (RESULT_TYPE, Raw::string("complete")),
         (TTL_MS, Raw::from_serialize(&freshness.ttl_ms)),
-        (CACHE_SCOPE, Raw::string(freshness.scope)),
+        (CACHE_SCOPE, Raw::string(scope)),
     ]
     .into_iter()
     .collect();
+    if end < length
+        && let Some(last) = last
+    {
+        let cursor = desk.cursors.seal(kind, &call.view, last);
+        result.set("nextCursor", Raw::string(&cursor));
+    }
     Reply::complete(result)
+}
+
+/// How many were shown before; `None` for a cursor that nobody was given for this list, or of an
+/// upstream that the file does not have any more.
+fn start(
+    catalog: &Catalog,
+    kind: Kind,
+    call: &Call,
+    cursor: &Raw,
+    cursors: &Cursors,
+) -> Option<usize> {
+    let last = cursors.open(&cursor.as_str()?, kind, &call.view)?;
+    let named = |name: &str| catalog.members.iter().position(|m| *m.name == *name);
+    let at = named(&last.upstream)?;
+    let before = |member: &Member| named(&member.name).is_some_and(|position| position < at);
+    let listed = catalog.list(kind, &call.view);
+    Some(listed.after(&last.upstream, &last.original, before))
 }
 
 struct Freshness {

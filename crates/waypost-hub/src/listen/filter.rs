@@ -88,11 +88,13 @@ impl Filter {
     /// has is left out, and so out of the acknowledgement.
     pub(super) fn by_upstream(&self, hub: &Hub, call: &Call) -> Vec<Group> {
         let catalog = hub.catalog();
+        let endpoint = call.view.name().and_then(|name| catalog.endpoint(name));
+        let rules = endpoint.map(|endpoint| &endpoint.rules);
         let mut groups: Vec<Group> = Vec::new();
         let mut group = |member: &Arc<Member>| {
             let at = groups.iter().position(|g| Arc::ptr_eq(&g.member, member));
             at.unwrap_or_else(|| {
-                groups.push(Group::new(member, &call.meta.capabilities));
+                groups.push(Group::new(member, &call.meta.capabilities, rules));
                 groups.len() - 1
             })
         };

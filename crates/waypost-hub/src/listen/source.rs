@@ -17,6 +17,7 @@ use waypost_wire::uri;
 
 use crate::asks;
 use crate::call::Call;
+use crate::catalog::rules::Rules;
 use crate::forward::usable;
 use crate::member::Member;
 use crate::reply::{End, Event, EventStream};
@@ -35,6 +36,8 @@ pub(super) struct Group {
     pub(super) tasks: Vec<(String, String)>,
     /// By the listener.
     declared: ClientCapabilities,
+    /// Those of the listener's endpoint.
+    rules: Option<Arc<Rules>>,
 }
 
 /// A subscription to one upstream, as far as the upstream acknowledged it.
@@ -46,12 +49,17 @@ pub(super) struct Source {
 }
 
 impl Group {
-    pub(super) fn new(member: &Arc<Member>, declared: &ClientCapabilities) -> Self {
+    pub(super) fn new(
+        member: &Arc<Member>,
+        declared: &ClientCapabilities,
+        rules: Option<&Arc<Rules>>,
+    ) -> Self {
         Self {
             member: Arc::clone(member),
             uris: Vec::new(),
             tasks: Vec::new(),
             declared: declared.clone(),
+            rules: rules.cloned(),
         }
     }
 
@@ -136,9 +144,9 @@ impl Group {
     }
 
     fn has_part(&self, original: &str) -> bool {
-        self.uris
-            .iter()
-            .any(|(whole, _)| uri::is_part(original, whole))
+        let is_part = |(whole, _): &(String, String)| uri::is_part(original, whole);
+        let rules = self.rules.as_ref();
+        self.uris.iter().any(is_part) && rules.is_none_or(|rules| rules.allows_uri(original))
     }
 
     /// A listener that could not answer a task's question learns that there is one from the
@@ -248,6 +256,7 @@ fn updated(uri: &str) -> Notification {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use waypost_config::config::{Endpoint, Filter};
 
     use super::*;
     use crate::error::{CallError, Kind};
@@ -275,7 +284,7 @@ mod tests {
         let config = waypost_config::parse_str(yaml).unwrap().config;
         let member = Member::new(config.upstreams[0].clone(), Arc::new(Nobody));
         let declared = ClientCapabilities::new(object(declared));
-        Group::new(&Arc::new(member), &declared)
+        Group::new(&Arc::new(member), &declared, None)
     }
 
     #[track_caller]
@@ -305,5 +314,15 @@ mod tests {
         group.uris.push((own, "file:///home/ann".to_owned()));
         assert!(group.renamed(updated("file:///home/ann/notes")).is_some());
         assert!(group.renamed(updated("file:///home/anna")).is_none());
+        let endpoint = Endpoint {
+            resources: Filter {
+                allow: Vec::new(),
+                deny: vec!["*/notes".to_owned()],
+            },
+            ..Endpoint::default()
+        };
+        group.rules = Some(Arc::new(Rules::new(&endpoint)));
+        assert!(group.renamed(updated("file:///home/ann/notes")).is_none());
+        assert!(group.renamed(updated("file:///home/ann/other")).is_some());
     }
 }

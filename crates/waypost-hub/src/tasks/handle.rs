@@ -13,7 +13,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use subtle::{Choice, ConstantTimeEq as _};
 
-use crate::call::{Principal, View};
+use crate::call::Principal;
 use crate::catalog::named;
 use crate::error::{CallError, Kind};
 use crate::keys::{Keys, Purpose};
@@ -139,19 +139,18 @@ impl Seals {
 
     /// What a handle stands for, as long as this caller may use it here. `members` are searched
     /// by name and former names. `None`, whatever is wrong: not a handle, damaged, another
-    /// principal's, of an unknown upstream or instance, not in this view.
+    /// principal's, of an unknown upstream or instance.
     pub fn open(
         &self,
         handle: &str,
         principal: &Principal,
         members: &[Arc<Member>],
-        view: &View,
     ) -> Option<Opened> {
         let parts = self.unseal(handle, principal)?;
         let member = named(members, parts.upstream)?;
         // Handles are for callers without sessions.
         let instance = member.upstream.instance(principal, None);
-        if !view.shows(&member.name) || !self.same_instance(parts.instance, instance.as_deref()) {
+        if !self.same_instance(parts.instance, instance.as_deref()) {
             return None;
         }
         Some(Opened {

@@ -50,7 +50,7 @@ impl ToolTags {
         let names = known.names.get(&tag)?;
         let mut found = names
             .iter()
-            .filter_map(|name| catalog.tools.of(member, name));
+            .filter_map(|name| catalog.tools.of_member(member, name));
         Some(Arc::clone(&found.next()?.original))
     }
 
@@ -68,10 +68,10 @@ impl ToolTags {
     }
 
     fn know(&self, catalog: &Arc<Catalog>, before: Option<&Known>) -> Known {
-        let entries = catalog.tools.entries();
-        let mut tags: HashMap<Arc<str>, Vec<Tag>> = HashMap::with_capacity(entries.len());
-        let mut names: HashMap<Tag, Vec<Arc<str>>> = HashMap::with_capacity(entries.len());
-        for entry in entries {
+        let count = catalog.tools.listed().len();
+        let mut tags: HashMap<Arc<str>, Vec<Tag>> = HashMap::with_capacity(count);
+        let mut names: HashMap<Tag, Vec<Arc<str>>> = HashMap::with_capacity(count);
+        for entry in catalog.tools.entries() {
             let name = &entry.original;
             if tags.contains_key(name) {
                 continue;
@@ -104,7 +104,6 @@ mod tests {
     use waypost_wire::raw::Raw;
 
     use super::*;
-    use crate::catalog::Table;
     use crate::catalog::entry::Entry;
     use crate::error::CallError;
     use crate::keys::Keys;
@@ -137,13 +136,10 @@ mod tests {
                 original: tool.into(),
                 member: Arc::clone(member),
                 definition: Raw::empty_object(),
-                params: Vec::new(),
+                params: [].into(),
             })
         });
-        Arc::new(Catalog {
-            tools: Table::new(entries.collect()),
-            ..Catalog::default()
-        })
+        Arc::new(Catalog::default().with_tools(&entries.collect::<Vec<_>>()))
     }
 
     fn seals() -> Seals {

@@ -165,10 +165,10 @@ async fn r30_a_uri_that_looks_like_another_upstreams_does_not_shadow_it() {
         ["x+h+db://{id}", "db://{id}", "h+db://{id}"]
     );
     let expected = [
-        ("no+file:///a", &x, "no+file:///a"),
-        ("ui://v", &x, "ui://v"),
-        ("ui://x+h+v", &x, "ui://h+v"),
         ("x+h+file:///a", &x, "h+file:///a"),
+        ("no+file:///a", &x, "no+file:///a"),
+        ("ui://x+h+v", &x, "ui://h+v"),
+        ("ui://v", &x, "ui://v"),
         ("x+x+file:///b", &x, "x+file:///b"),
         ("file:///a", &g, "file:///a"),
         ("ui://g+v", &g, "ui://v"),

@@ -194,6 +194,64 @@ async fn a_view_hears_only_its_own_changes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_endpoint_hears_of_nothing_that_it_hides() {
+    let tools = |names: &[&str]| {
+        let tools: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
+        json!({ "tools": tools })
+    };
+    let capabilities =
+        json!({ "tools": { "listChanged": true }, "resources": { "subscribe": true } });
+    let lists = [
+        ("tools/list", tools(&["read", "write"])),
+        (
+            "resources/list",
+            json!({ "resources": [{ "uri": "file:///x", "name": "x" }, { "uri": "file:///y", "name": "y" }] }),
+        ),
+    ];
+    let (a, voices) = listening("a", capabilities, &lists);
+    let yaml = format!(
+        "{}endpoints:\n  e: {{ tools: {{ allow: [\"read*\"] }}, resources: {{ deny: [\"*/y\"] }} }}\n",
+        upstreams(&["a"])
+    );
+    let hub = settled(&yaml, &[&a]).await;
+    let filter = json!({ "toolsListChanged": true,
+        "resourceSubscriptions": ["file:///x", "file:///y", "a+file:///y", "file:///x/../y"] });
+    let mut events = listen_at(&hub, View::Endpoint("e".into()), &filter).await;
+    let (_, acknowledged) = next(&mut events).await;
+    assert_eq!(
+        acknowledged["notifications"],
+        json!({ "toolsListChanged": true, "resourceSubscriptions": ["file:///x"] })
+    );
+    let changed = notification("notifications/tools/list_changed", &json!({}));
+    let turn_into = |names: &[&str]| {
+        let mut lists = a.lists.lock().unwrap();
+        lists.insert("tools/list".into(), tools(names));
+        drop(lists);
+        say(&voices, &changed);
+    };
+    let mut of_all = listen(&hub, &json!({ "toolsListChanged": true })).await;
+    next(&mut of_all).await;
+    turn_into(&["read", "rewrite"]);
+    assert_eq!(
+        next(&mut of_all).await.0,
+        "notifications/tools/list_changed"
+    );
+    nothing(&mut events).await;
+    turn_into(&["read", "read_more"]);
+    assert_eq!(
+        next(&mut events).await.0,
+        "notifications/tools/list_changed"
+    );
+    let updated =
+        |uri: &str| notification("notifications/resources/updated", &json!({ "uri": uri }));
+    say(&voices, &updated("file:///y"));
+    say(&voices, &updated("file:///x/y"));
+    nothing(&mut events).await;
+    say(&voices, &updated("file:///x"));
+    assert_eq!(next(&mut events).await.1["uri"], "file:///x");
+}
+
+#[tokio::test(start_paused = true)]
 async fn updates_of_a_resource_come_under_the_name_that_was_subscribed() {
     let lists = [(
         "resources/list",

@@ -434,7 +434,7 @@ async fn r18_lists_are_byte_identical_whoever_answers_first() {
         until("down", || state(&hub, slow) == State::Down).await;
         late.down.store(false, Ordering::SeqCst);
         until("up", || state(&hub, slow) == State::Up).await;
-        let list = hub.catalog().tools.rendered(&waypost_hub::call::View::All);
+        let list = hub.catalog().tools.listed().rendered;
         seen.push(list.to_string());
     }
     assert!(seen.iter().all(|list| *list == seen[0]), "{seen:?}");

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use waypost_config::config::{TaskTimes, Upstream as Settings};
 use waypost_hub::call::{Call, Principal, Session};
+use waypost_hub::catalog::Catalog;
 use waypost_hub::catalog::entry::Entry;
-use waypost_hub::catalog::{Catalog, Table};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::forward;
 use waypost_hub::keys::Keys;
@@ -251,14 +251,12 @@ impl Setup {
                 original: original.into(),
                 member: Arc::clone(&member),
                 definition: Raw::empty_object(),
-                params: Vec::new(),
+                params: [].into(),
             })
         };
-        let catalog = Arc::new(Catalog {
-            members: vec![Arc::clone(&member)],
-            tools: Table::new(vec![entry("other"), entry("build")]),
-            ..Catalog::default()
-        });
+        let catalog = Arc::new(
+            Catalog::of(vec![Arc::clone(&member)], 0).with_tools(&[entry("other"), entry("build")]),
+        );
         World {
             fake: Arc::clone(fake),
             desk: TaskDesk::new(&keys(self.keys), times, self.parked, Tasks::default()),

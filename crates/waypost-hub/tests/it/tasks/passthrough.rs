@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use waypost_hub::call::{CallHeaders, Principal, View};
-use waypost_hub::catalog::{Catalog, Table};
+use waypost_hub::catalog::Catalog;
 use waypost_hub::error::Kind;
 use waypost_hub::reply::End;
 use waypost_wire::error::ErrorObject;
@@ -193,13 +193,10 @@ async fn r80_equal_ids_of_two_upstreams_reach_their_own() {
     assert_ne!(of_a, of_b);
     let mut both = Setup::default().around(&a.fake);
     let entries = [&a, &b]
-        .map(|world| world.catalog.tools.entries().to_vec())
+        .map(|world| world.catalog.tools.entries().cloned().collect::<Vec<_>>())
         .concat();
-    both.catalog = Arc::new(Catalog {
-        members: [&a, &b].map(|world| Arc::clone(&world.member)).to_vec(),
-        tools: Table::new(entries),
-        ..Catalog::default()
-    });
+    let members = [&a, &b].map(|world| Arc::clone(&world.member)).to_vec();
+    both.catalog = Arc::new(Catalog::of(members, 0).with_tools(&entries));
     a.fake.on("tasks/get", [done()]);
     b.fake.on("tasks/get", [done()]);
     both.tasks("tasks/get", "ann", id(&of_b)).await.unwrap();
@@ -252,10 +249,7 @@ async fn a_tool_that_is_not_shown_any_more_takes_its_tasks_along() {
     assert_eq!(elsewhere.unwrap_err().kind, Kind::UnknownTarget);
     get.view = View::Upstream("up".into());
     world.serve(get).await.unwrap();
-    world.catalog = Arc::new(Catalog {
-        members: world.catalog.members.clone(),
-        ..Catalog::default()
-    });
+    world.catalog = Arc::new(Catalog::of(world.catalog.members.clone(), 0));
     is_unknown(
         world.tasks("tasks/get", "ann", id(&handle)).await,
         "tool gone",

@@ -1,0 +1,128 @@
+//! The named endpoints, and who is bound to one.
+
+use super::{names, settings, upstream};
+use crate::config::{Endpoint, Filter, Upstream};
+use crate::path::KeyPath;
+use crate::problem::Report;
+use crate::raw::{Ordered, RawEndpoint, RawFilter, RawKey};
+use crate::suggest;
+
+/// Pages beyond this are no pages.
+const LARGEST_PAGE: usize = 1_000_000;
+
+/// The names that the file has, and what could be read of what stands under them.
+type Upstreams<'a> = (&'a [String], &'a [Upstream]);
+
+pub(super) fn page_size(size: usize, at: &KeyPath, report: &mut Report<'_>) -> usize {
+    settings::between(size, 0, LARGEST_PAGE, at, report)
+}
+
+pub(super) fn all(
+    raw: Ordered<RawEndpoint>,
+    upstreams: Upstreams<'_>,
+    page_size: usize,
+    report: &mut Report<'_>,
+) -> Vec<Endpoint> {
+    let mut endpoints = Vec::new();
+    for (name, raw) in raw.0 {
+        let at = KeyPath::default().key("endpoints").key(&name);
+        named(&name, upstreams, &at, report);
+        endpoints.push(one(name, raw, (upstreams, page_size), &at, report));
+    }
+    endpoints
+}
+
+fn one(
+    name: String,
+    raw: RawEndpoint,
+    (upstreams, page_size): (Upstreams<'_>, usize),
+    at: &KeyPath,
+    report: &mut Report<'_>,
+) -> Endpoint {
+    for (index, wanted) in raw.upstreams.iter().enumerate() {
+        known(wanted, upstreams, &at.key("upstreams").index(index), report);
+    }
+    upstream::prefix(raw.prefix.as_deref(), &at.key("prefix"), report);
+    let own_size = raw
+        .page_size
+        .map(|size| self::page_size(size, &at.key("page_size"), report));
+    Endpoint {
+        name,
+        upstreams: raw.upstreams,
+        tools: filter(raw.tools, &at.key("tools"), report),
+        prompts: filter(raw.prompts, &at.key("prompts"), report),
+        resources: filter(raw.resources, &at.key("resources"), report),
+        prefix: raw.prefix,
+        page_size: own_size.unwrap_or(page_size),
+        stateless: raw.stateless,
+    }
+}
+
+/// Its name stands in paths beside those of upstreams.
+fn named(name: &str, (declared, upstreams): Upstreams<'_>, at: &KeyPath, report: &mut Report<'_>) {
+    if let Err(what) = names::upstream(name) {
+        let hint = format!("call it `{}`", suggest::upstream_name(name));
+        report.error_hint(at, what, hint);
+        return;
+    }
+    let hint = "`/mcp/<name>` can lead to one of the two only; choose another name";
+    if declared.iter().any(|declared| declared == name) {
+        report.error_hint(at, "an upstream has this name", hint);
+    }
+    for upstream in upstreams {
+        if upstream.aliases.iter().any(|alias| alias == name) {
+            let what = format!("the upstream `{}` had this name", upstream.name);
+            report.error_hint(at, what, hint);
+        }
+    }
+}
+
+fn known(name: &str, (declared, upstreams): Upstreams<'_>, at: &KeyPath, report: &mut Report<'_>) {
+    if declared.iter().any(|declared| declared == name) {
+        return;
+    }
+    let what = format!("no upstream has this name: {}", report.show(at, name));
+    let renamed = upstreams
+        .iter()
+        .find(|upstream| upstream.aliases.iter().any(|alias| alias == name));
+    let now = || suggest::nearest(name, declared.iter().map(String::as_str));
+    match (renamed, now()) {
+        (Some(now), _) => report.error_hint(at, what, format!("it is `{}` now", now.name)),
+        (None, Some(near)) => report.error_hint(at, what, format!("did you mean `{near}`?")),
+        (None, None) => report.error_hint(at, what, "name one of `upstreams`"),
+    }
+}
+
+fn filter(raw: RawFilter, at: &KeyPath, report: &mut Report<'_>) -> Filter {
+    for (key, patterns) in [("allow", &raw.allow), ("deny", &raw.deny)] {
+        upstream::globs(patterns, &at.key(key), report);
+    }
+    Filter {
+        allow: raw.allow,
+        deny: raw.deny,
+    }
+}
+
+/// Whom a key is bound to must be there.
+pub(super) fn bound(
+    keys: &[RawKey],
+    endpoints: &[Endpoint],
+    at: &KeyPath,
+    report: &mut Report<'_>,
+) {
+    let names = || endpoints.iter().map(|endpoint| endpoint.name.as_str());
+    for (index, key) in keys.iter().enumerate() {
+        let Some(wanted) = &key.endpoint else {
+            continue;
+        };
+        if names().any(|name| name == wanted) {
+            continue;
+        }
+        let at = at.index(index).key("endpoint");
+        let what = format!("no endpoint has this name: {}", report.show(&at, wanted));
+        match suggest::nearest(wanted, names()) {
+            Some(near) => report.error_hint(&at, what, format!("did you mean `{near}`?")),
+            None => report.error_hint(&at, what, "name one of `endpoints`"),
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a named endpoint shows: a part of the catalogue, or the same under names of its own.
+
+use std::sync::Arc;
+
+use waypost_config::config::Naming;
+use waypost_wire::text::{NAME, clip};
+
+use super::Catalog;
+use super::build::{Builder, Claims};
+use super::entry::Kind;
+use super::rules::{Hits, Rules};
+use super::table::{Shelf, Table};
+use crate::member::Member;
+
+/// One endpoint's part of a catalogue.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// What the file says of it.
+    pub rules: Arc<Rules>,
+    /// What the operator should know of it.
+    pub warnings: Vec<String>,
+    kinds: Vec<OfKind>,
+}
+
+/// What it shows of one kind.
+#[derive(Debug)]
+struct OfKind {
+    kind: Kind,
+    table: Arc<Table>,
+    narrowed: Vec<Narrowed>,
+}
+
+/// What it shows of what one upstream has; kept from one catalogue to the next.
+#[derive(Clone, Debug)]
+struct Narrowed {
+    whole: Arc<Shelf>,
+    shown: Arc<Shelf>,
+    hits: Hits,
+}
+
+impl Endpoint {
+    /// One that has nothing to show yet.
+    pub(super) fn empty(rules: &Arc<Rules>) -> Self {
+        Self {
+            rules: Arc::clone(rules),
+            warnings: Vec::new(),
+            kinds: Vec::new(),
+        }
+    }
+
+    /// What it shows of a kind.
+    pub fn table(&self, kind: Kind) -> Option<&Arc<Table>> {
+        let own = self.of_kind(kind);
+        own.map(|own| &own.table)
+    }
+
+    fn of_kind(&self, kind: Kind) -> Option<&OfKind> {
+        self.kinds.iter().find(|own| own.kind == kind)
+    }
+}
+
+/// Whether names of this kind are others where an endpoint has a prefix.
+fn is_prefixed(kind: Kind) -> bool {
+    matches!(kind, Kind::Tool | Kind::Prompt)
+}
+
+/// Builds an endpoint's part of `catalog`, which has everything else. What did not change since
+/// `before` is not made again, and what it shows whole is not made at all.
+pub(super) fn build(
+    rules: &Arc<Rules>,
+    naming: &Naming,
+    catalog: &Catalog,
+    before: &Catalog,
+    claims: &mut Claims,
+) -> Endpoint {
+    let before = before.endpoint(&rules.name);
+    // With other rules everything is looked at anew, but live names stay.
+    let known = before.filter(|before| Arc::ptr_eq(&before.rules, rules));
+    let mut endpoint = Endpoint::empty(rules);
+    let nothing = Arc::new(Table::default());
+    for kind in Kind::ALL {
+        let live = before.and_then(|before| before.table(kind));
+        let live = live.unwrap_or(&nothing);
+        let known = known.and_then(|known| known.of_kind(kind));
+        let known = known.map(|known| known.narrowed.as_slice());
+        let own_names = rules.prefix.is_some() && is_prefixed(kind);
+        let whole = catalog.table(kind);
+        let shelves = whole.shelves().iter();
+        let shelves = shelves.filter(|shelf| rules.shows(&shelf.member().name));
+        let narrowed: Vec<Narrowed> = shelves
+            .map(|whole| {
+                let known = known.unwrap_or_default().iter();
+                let mut known = known.filter(|known| Arc::ptr_eq(&known.whole, whole));
+                let known = known.next().cloned();
+                known.unwrap_or_else(|| narrow(rules, kind, whole, own_names))
+            })
+            .collect();
+        let table = if own_names {
+            let mut warnings = Vec::new();
+            let mut builder = Builder {
+                kind,
+                naming,
+                members: &catalog.members,
+                rules: Some(rules),
+                before: live,
+                warnings: &mut warnings,
+                claims,
+            };
+            let table = Table::of_known(builder.shelves(&catalog.readings), [live]);
+            let warnings = warnings.into_iter();
+            let said = warnings.map(|w| format!("upstream `{}`: {}", w.upstream, w.text));
+            endpoint.warnings.extend(said);
+            table
+        } else {
+            let shelves = narrowed.iter().map(|one| Arc::clone(&one.shown));
+            Table::of_known(shelves.collect(), [whole, live])
+        };
+        endpoint.kinds.push(OfKind {
+            kind,
+            table,
+            narrowed,
+        });
+    }
+    let idle = idle_patterns(&endpoint, catalog);
+    endpoint.warnings.extend(idle);
+    endpoint
+}
+
+/// What the rules leave of what one upstream has.
+fn narrow(rules: &Rules, kind: Kind, whole: &Arc<Shelf>, own_names: bool) -> Narrowed {
+    let mut hits = Hits::default();
+    let mut shown = Vec::with_capacity(whole.entries().len());
+    for entry in whole.entries() {
+        if rules.look(kind, &entry.original, &mut hits) {
+            shown.push(Arc::clone(entry));
+        }
+    }
+    let shown = if own_names || shown.len() == whole.entries().len() {
+        Arc::clone(whole)
+    } else {
+        Arc::new(Shelf::new(whole.member(), shown))
+    };
+    Narrowed {
+        whole: Arc::clone(whole),
+        shown,
+        hits,
+    }
+}
+
+/// Patterns that match nothing, once all is known that they could match: they are often misspelt.
+fn idle_patterns(endpoint: &Endpoint, catalog: &Catalog) -> Vec<String> {
+    let rules = &endpoint.rules;
+    let mut idle = Vec::new();
+    let groups: [(&str, &[Kind]); 3] = [
+        ("tools", &[Kind::Tool]),
+        ("prompts", &[Kind::Prompt]),
+        ("resources", &[Kind::Resource, Kind::Template]),
+    ];
+    for (key, kinds) in groups {
+        let Some(first) = kinds.first() else { continue };
+        let is_known = |member: &Arc<Member>| {
+            member.learned().is_some() && !kinds.iter().any(|kind| member.is_unread(*kind))
+        };
+        let shown = |member: &&Arc<Member>| !member.settings.disabled && rules.shows(&member.name);
+        let mut members = catalog.members.iter().filter(shown);
+        // With templates there are more resources than any list says.
+        let listed = endpoint.of_kind(Kind::Template);
+        let open = *first == Kind::Resource && listed.is_some_and(|own| !own.narrowed.is_empty());
+        if open || !members.all(is_known) {
+            continue;
+        }
+        let mut hits = Hits::default();
+        let own = endpoint
+            .kinds
+            .iter()
+            .filter(|own| kinds.contains(&own.kind));
+        for narrowed in own.flat_map(|own| &own.narrowed) {
+            hits.add(&narrowed.hits);
+        }
+        for (at, (list, pattern)) in rules.patterns(*first).enumerate() {
+            if !hits.has(at) {
+                let pattern = clip(pattern, NAME);
+                idle.push(format!("`{pattern}` in `{key}.{list}` matches nothing"));
+            }
+        }
+    }
+    idle
+}

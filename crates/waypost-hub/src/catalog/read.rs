@@ -1,0 +1,79 @@
+//! The definitions of one upstream, read as far as needed and kept from catalogue to catalogue.
+
+use std::sync::Arc;
+
+use waypost_wire::text::{NAME, clip};
+
+use super::build::Warning;
+use super::entry::{Definition, Kind};
+use crate::member::Member;
+use crate::registry::Learned;
+
+/// What one upstream lists of a kind, sorted by original name.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) member: Arc<Member>,
+    pub(super) kind: Kind,
+    pub(super) definitions: Vec<Definition>,
+    /// What could not be used.
+    pub(super) dropped: Vec<Warning>,
+    learned: Arc<Learned>,
+}
+
+impl Reading {
+    /// Reads a list; the one `before` again if the list is the same. `None` where there is none.
+    pub(super) fn of(
+        member: &Arc<Member>,
+        kind: Kind,
+        before: Option<&Arc<Self>>,
+    ) -> Option<Arc<Self>> {
+        let learned = member.learned()?;
+        kind.listing(&learned.catalogue)?;
+        match before {
+            Some(before) if before.is_of(member, &learned) => Some(Arc::clone(before)),
+            _ => Some(Arc::new(Self::new(member, kind, learned))),
+        }
+    }
+
+    fn is_of(&self, member: &Arc<Member>, learned: &Arc<Learned>) -> bool {
+        let items = |learned: &Arc<Learned>| {
+            let listing = self.kind.listing(&learned.catalogue);
+            listing.map(|listing| (listing.items.as_ptr(), listing.items.len()))
+        };
+        let same = || {
+            let [one, two] = [&self.learned, learned].map(|l| self.kind.listing(&l.catalogue));
+            one.map(|l| &l.items) == two.map(|l| &l.items)
+        };
+        Arc::ptr_eq(&self.member, member) && (items(&self.learned) == items(learned) || same())
+    }
+
+    fn new(member: &Arc<Member>, kind: Kind, learned: Arc<Learned>) -> Self {
+        let (mut definitions, mut dropped) = (Vec::new(), Vec::new());
+        let listing = kind.listing(&learned.catalogue);
+        for raw in listing.map(|l| l.items.as_slice()).unwrap_or_default() {
+            match Definition::read(kind, raw) {
+                Ok(d) if kind == Kind::Tool && !member.allows_tool(&d.original) => {}
+                Ok(definition) => definitions.push(definition),
+                Err(why) => {
+                    let object = raw.as_object().ok();
+                    let name = object.and_then(|o| o.string(kind.name_member()));
+                    let name = name.unwrap_or_else(|| "?".to_owned());
+                    let name = clip(&name, NAME);
+                    dropped.push(Warning {
+                        upstream: Arc::clone(&member.name),
+                        text: format!("{} `{name}` is dropped: {why}", kind.word()),
+                    });
+                }
+            }
+        }
+        // Stable, so that of two with one name it is always the same that is shown.
+        definitions.sort_by(|a, b| a.original.cmp(&b.original));
+        Self {
+            member: Arc::clone(member),
+            kind,
+            definitions,
+            dropped,
+            learned,
+        }
+    }
+}
