@@ -161,7 +161,7 @@ async fn asked_and_ending(grace: &str) -> (Peer, Begun, Served) {
 
 #[tokio::test]
 async fn r42_a_client_that_is_asked_can_still_answer_while_the_daemon_ends() {
-    let (peer, begun, mut waypost) = asked_and_ending("1m").await;
+    let (peer, begun, mut waypost) = Box::pin(asked_and_ending("1m")).await;
     let outcome = peer.finish(begun, &Answers::usual()).await.unwrap();
     assert!(outcome.text().contains("accept"), "{outcome:?}");
     assert_eq!(waypost.code().await, Some(0), "{}", waypost.log());
@@ -169,7 +169,7 @@ async fn r42_a_client_that_is_asked_can_still_answer_while_the_daemon_ends() {
 
 #[tokio::test]
 async fn r42_a_call_of_a_session_that_outlives_the_grace_ends_with_an_error() {
-    let (peer, mut begun, mut waypost) = asked_and_ending("300ms").await;
+    let (peer, mut begun, mut waypost) = Box::pin(asked_and_ending("300ms")).await;
     begun.pass();
     let outcome = peer.finish(begun, &Answers::refusing()).await.unwrap();
     assert_eq!(outcome.code(), -32603, "{outcome:?}");
