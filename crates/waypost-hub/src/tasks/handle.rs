@@ -51,6 +51,8 @@ pub struct Opened {
     pub tool: Tag,
     /// The upstream's id.
     pub id: String,
+    /// The process or session that has it, where its tasks die with one.
+    pub instance: Option<Arc<str>>,
 }
 
 /// A handle taken apart; nothing in it is checked yet.
@@ -157,6 +159,7 @@ impl Seals {
             tool: parts.tool,
             id: decode_body(parts.body)?,
             member: Arc::clone(member),
+            instance,
         })
     }
 

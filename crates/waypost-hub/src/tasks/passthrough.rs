@@ -11,11 +11,11 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::{ResultType, ensure_complete};
 
-use crate::call::{Call, CallHeaders};
+use crate::call::{Call, CallHeaders, Carrier};
 use crate::error::{CallError, Kind};
 use crate::reply::{End, Reply};
 use crate::tasks::Job;
-use crate::tasks::handle::Seals;
+use crate::tasks::handle::{Opened, Seals};
 
 pub(crate) const TASK_ID: &str = "taskId";
 
@@ -47,23 +47,26 @@ pub(crate) fn handle_of(call: &Call) -> String {
 /// handle back into the answer.
 ///
 /// # Errors
-/// What `send` reports; [`CallError::unknown_task`] for one that the upstream does not know,
-/// [`Kind::BadUpstream`] for an answer about another task or with a result that is not final.
+/// What `send` reports; [`CallError::unknown_task`] for one that the upstream does not know or
+/// that has gone with what had it, [`Kind::BadUpstream`] for an answer about another task or with
+/// a result that is not final.
 pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
-    upstream: &Arc<str>,
-    id: &str,
+    task: &Opened,
     handle: String,
     mut call: Call,
     send: impl FnOnce(Call) -> F,
 ) -> Result<Reply, CallError> {
-    call.params.set(TASK_ID, Raw::string(id));
+    call.params.set(TASK_ID, Raw::string(&task.id));
+    // The next process or session may give the same id to another caller's task.
+    call.carrier = Carrier::only(task.instance.as_ref());
     // The headers named the handle; the transport makes those of the id.
     call.headers = CallHeaders::default();
     let asked = Asked {
-        upstream: Arc::clone(upstream),
-        id: id.to_owned(),
+        upstream: Arc::clone(&task.member.name),
+        id: task.id.clone(),
         handle,
         is_get: call.method == method::TASKS_GET,
+        carrier: call.carrier.clone(),
     };
     let reply = send(call).await?;
     reply.map_end(move |end| answer(end, &asked))
@@ -92,11 +95,15 @@ struct Asked {
     id: String,
     handle: String,
     is_get: bool,
+    carrier: Carrier,
 }
 
 /// The answer to a `tasks/*` call as its caller gets it.
 fn answer(end: End, asked: &Asked) -> Result<End, CallError> {
     let bad = |what| Err(CallError::upstream(Kind::BadUpstream, &asked.upstream).detail(what));
+    if asked.carrier.is_astray() {
+        return Err(CallError::unknown_task());
+    }
     Ok(match end {
         // Its own words would tell its own id.
         End::Error(error) if error.code() == code::INVALID_PARAMS => {
@@ -162,6 +169,7 @@ mod tests {
             id: "1".to_owned(),
             handle: "H".to_owned(),
             is_get: true,
+            carrier: Carrier::default(),
         };
         answer(End::Task(object(from_upstream)), &asked)
     }
