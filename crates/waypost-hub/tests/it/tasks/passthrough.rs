@@ -83,7 +83,7 @@ async fn the_callers_headers_stay_behind() {
     let mut get = call(tasks());
     get.method = "tasks/get".to_owned();
     get.params = object(&id(&handle));
-    get.headers.name = Some(handle);
+    get.headers.params = vec![("mcp-param-x".to_owned(), handle)];
     let (reply, member) = world.serve(get).await.unwrap();
     drop(reply);
     assert_eq!(&*member.unwrap().name, "up");
@@ -350,6 +350,28 @@ async fn an_unusable_task_is_the_upstreams_fault() {
         world.fake.on("tools/call", [task(made)]);
         let error = world.end(tasks()).await.unwrap_err();
         assert_eq!(error.kind, Kind::BadUpstream);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_cannot_be_named_or_understood_is_not_left_running() {
+    let long = "x".repeat(5000);
+    for (policy, made) in [
+        (
+            "auto",
+            json!({ "resultType": "task", "taskId": long, "status": "working" }),
+        ),
+        (
+            "collapse",
+            json!({ "resultType": "task", "taskId": "t", "status": "odd" }),
+        ),
+    ] {
+        let world = World::with(policy);
+        world.fake.on("tools/call", [task(made.clone())]);
+        world.end(tasks()).await.unwrap_err();
+        world.fake.called("tasks/cancel", 1).await;
+        let cancelled = world.fake.seen("tasks/cancel")[0].param("taskId");
+        assert_eq!(cancelled, made["taskId"]);
     }
 }
 
