@@ -182,8 +182,6 @@ impl Session {
 /// HTTP headers of the request that routing and validation look at, values as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallHeaders {
-    /// `Mcp-Name`, decoded.
-    pub name: Option<String>,
     /// `Mcp-Param-*`: the lower-case full header name and the value, not decoded.
     pub params: Vec<(String, String)>,
     /// The client's transport, or its protocol, repeats nothing in headers: none is missed.

@@ -13,11 +13,11 @@
 mod beside;
 pub(crate) mod collapse;
 mod drive;
-pub mod event;
-pub mod handle;
+pub(crate) mod event;
+pub(crate) mod handle;
 pub(crate) mod parked;
-pub mod passthrough;
-pub mod policy;
+pub(crate) mod passthrough;
+pub(crate) mod policy;
 pub(crate) mod progress;
 pub(crate) mod remote;
 pub(crate) mod rounds;
