@@ -142,11 +142,13 @@ pub struct Naming {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OnCollision {
-    /// Neither is shown, and both are named in the log and in the status.
+    /// None of them is shown, not even one that was before the other came; all are named in the log
+    /// and in the status.
     Error,
-    /// The later one gets its upstream's name in front.
+    /// Who has the name already keeps it, over restarts too; of those that come together the one
+    /// earliest in the file gets it. The others get their upstream's name in front.
     Prefix,
-    /// Only the one earlier in the file is shown.
+    /// As `prefix`, but the others are not shown.
     First,
 }
 

@@ -86,8 +86,8 @@ pub(crate) fn check(
     strict: bool,
 ) -> Result<CallHeaders, HeaderFault> {
     must_equal(headers, (&METHOD_LINE, METHOD), "method", method)?;
+    check_name(headers, method, params, strict)?;
     Ok(CallHeaders {
-        name: check_name(headers, method, params, strict)?,
         params: mirrored(headers)?,
         absent: false,
     })
@@ -111,20 +111,20 @@ fn check_name(
     method: &str,
     params: &Object,
     strict: bool,
-) -> Result<Option<String>, HeaderFault> {
+) -> Result<(), HeaderFault> {
     let Some(member) = method::name_member(method) else {
-        return Ok(None);
+        return Ok(());
     };
     let header = NAME;
-    match (one(headers, &NAME_LINE, header)?, params.string(member)) {
-        (Some(value), Some(name)) if value == name => Ok(Some(name)),
+    match (one(headers, &NAME_LINE, header)?, params.str(member)) {
+        (Some(value), Some(name)) if value == name => Ok(()),
         (Some(_), _) => Err(HeaderFault::Differs { header, member }),
         // The body is at fault: whoever answers the method says so.
-        (None, None) => Ok(None),
+        (None, None) => Ok(()),
         // A widely used client never sends it on `tasks/*`.
         (None, Some(_)) if member == "taskId" && !strict => {
             event::task_without_name();
-            Ok(None)
+            Ok(())
         }
         (None, Some(_)) => Err(HeaderFault::Missing { header }),
     }

@@ -182,8 +182,6 @@ impl Session {
 /// HTTP headers of the request that routing and validation look at, values as received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallHeaders {
-    /// `Mcp-Name`, decoded.
-    pub name: Option<String>,
     /// `Mcp-Param-*`: the lower-case full header name and the value, not decoded.
     pub params: Vec<(String, String)>,
     /// The client's transport, or its protocol, repeats nothing in headers: none is missed.
@@ -211,18 +209,55 @@ pub enum Comeback {
 /// when it goes: the first call of a caller opens what carries it, and one that was lost on its
 /// way goes to another.
 #[derive(Clone, Debug, Default)]
-pub struct Carrier(Option<Arc<Mutex<Option<Arc<str>>>>>);
+pub struct Carrier {
+    last: Option<Arc<Mutex<Option<Arc<str>>>>>,
+    /// Whether the call is for `only` and nothing else.
+    is_bound: bool,
+    only: Option<Arc<str>>,
+}
 
 impl Carrier {
     /// One that somebody will look at; into any other nothing is noted.
     pub fn watched() -> Self {
-        Self(Some(Arc::default()))
+        Self {
+            last: Some(Arc::default()),
+            ..Self::default()
+        }
+    }
+
+    /// One for a call about what `instance` has, which another may have under the same id for
+    /// somebody else: an upstream sends it nowhere else. `None` for what is in no process or
+    /// session. It is watched too.
+    pub fn only(instance: Option<&Arc<str>>) -> Self {
+        Self {
+            is_bound: true,
+            only: instance.cloned(),
+            ..Self::watched()
+        }
     }
 
     /// The call goes to this process or session now.
     pub fn note(&self, instance: &Arc<str>) {
-        if let Some(last) = &self.0 {
-            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(instance));
+        self.set(Some(instance));
+    }
+
+    /// Notes where the call is about to go, and says whether it may: the upstream answers one that
+    /// may not as it would if the task were unknown, and sends nothing.
+    #[must_use]
+    pub fn admits(&self, instance: Option<&Arc<str>>) -> bool {
+        self.set(instance);
+        !self.is_bound || self.only.as_ref() == instance
+    }
+
+    /// Whether what the call is for is gone: as far as was noted, it went nowhere or would have
+    /// gone to another. Its answer is about nothing then.
+    pub fn is_astray(&self) -> bool {
+        self.is_bound && self.instance() != self.only
+    }
+
+    fn set(&self, instance: Option<&Arc<str>>) {
+        if let Some(last) = &self.last {
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = instance.cloned();
         }
     }
 
@@ -235,7 +270,7 @@ impl Carrier {
 
     /// The last that was noted: once there is an answer, the one that gave it.
     pub fn instance(&self) -> Option<Arc<str>> {
-        let last = self.0.as_ref()?;
+        let last = self.last.as_ref()?;
         last.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -297,5 +332,20 @@ mod tests {
         let named = Principal::new(own.as_str());
         assert!(own.is_own() && !named.is_own());
         assert_ne!(own, named);
+    }
+
+    #[test]
+    fn a_bound_call_goes_to_nothing_else() {
+        let (a, b): (Arc<str>, Arc<str>) = ("a".into(), "b".into());
+        let bound = Carrier::only(Some(&a));
+        assert!(bound.is_astray(), "it has gone nowhere yet");
+        assert!(bound.admits(Some(&a)) && !bound.is_astray());
+        assert!(!bound.admits(Some(&b)) && bound.is_astray());
+        assert!(!bound.admits(None) && bound.is_astray());
+        let nowhere = Carrier::only(None);
+        assert!(!nowhere.is_astray() && nowhere.admits(None));
+        assert!(!nowhere.admits(Some(&a)) && nowhere.is_astray());
+        let free = Carrier::watched();
+        assert!(free.admits(Some(&a)) && free.admits(None) && !free.is_astray());
     }
 }

@@ -1,7 +1,8 @@
 //! What the hub logs and counts: one type per event.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metrics::{Counter, Histogram};
@@ -28,7 +29,7 @@ pub struct CallFinished<'a> {
     pub upstream: &'a str,
     /// The method sent.
     pub method: &'a str,
-    /// The original name at the upstream, once the catalogue knows it; bounds the label's values.
+    /// The original name at the upstream, once the catalogue knows it.
     pub target: Option<&'a str>,
     /// [`crate::reply::End::word`], [`crate::error::Kind::as_str`], or `cancelled` when dropped.
     pub outcome: &'static str,
@@ -69,9 +70,30 @@ impl CallFinished<'_> {
     }
 }
 
+/// Values of the label `target` for one upstream: a catalogue may change for ever.
+const TARGETS: usize = 1_000;
+/// The value for what comes after those.
+const OTHER: &str = "other";
+
+/// The values that there are, by upstream.
+static LABELS: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
+
+/// The value that stands for `target`.
+fn label<'a>(upstream: &str, target: &'a str) -> &'a str {
+    let mut all = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all.entry(upstream.to_owned()).or_default();
+    if known.contains(target) {
+        return target;
+    }
+    if known.len() >= TARGETS {
+        return OTHER;
+    }
+    known.insert(target.to_owned());
+    target
+}
+
 /// Handles of this event's metrics. Looking them up takes a lock that all cores share and a
-/// dozen allocations, so each core keeps those it has used: no more than there are labels, which
-/// the catalogue bounds.
+/// dozen allocations, so each core keeps those it has used: no more than there are labels.
 #[derive(Clone)]
 struct Counted {
     calls: Counter,
@@ -94,10 +116,15 @@ impl Counted {
         count: impl FnOnce(&Self),
     ) {
         KEPT.with_borrow_mut(|kept| {
-            let found = kept
-                .get(upstream)
-                .and_then(|m| m.get(method)?.get(target)?.get(outcome));
-            if let Some(counted) = found {
+            let find = |target| {
+                let methods = kept.get(upstream)?;
+                methods.get(method)?.get(target)?.get(outcome)
+            };
+            if let Some(counted) = find(target) {
+                return count(counted);
+            }
+            let target = label(upstream, target);
+            if let Some(counted) = find(target) {
                 return count(counted);
             }
             let counted = Self::new(upstream, method, target, outcome);
@@ -128,6 +155,17 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_catalogue_that_changes_for_ever_makes_no_more_labels() {
+        let names: Vec<_> = (0..=TARGETS).map(|number| number.to_string()).collect();
+        let labels: Vec<_> = names.iter().map(|name| label("changing", name)).collect();
+        let (last, first) = labels.split_last().unwrap();
+        assert_eq!(first, &names[..TARGETS]);
+        assert_eq!(*last, OTHER);
+        assert_eq!(label("changing", "7"), "7");
+        assert_eq!(label("another", &names[TARGETS]), names[TARGETS]);
+    }
 
     #[test]
     fn times_are_written_as_people_read_them() {

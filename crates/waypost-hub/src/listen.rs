@@ -147,6 +147,7 @@ impl Stamp {
     fn put(&self, event: Event) -> Event {
         match event {
             Event::Notification(mut notification) => {
+                own::unsign(&mut notification.params);
                 self.mark(&mut notification.params);
                 Event::Notification(notification)
             }

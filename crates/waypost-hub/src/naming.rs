@@ -14,26 +14,38 @@ const HASH_LEN: usize = 8;
 /// Characters outside `[A-Za-z0-9_-]` become `_`. A name that was altered, or is longer than
 /// `max_length`, ends in a hash of upstream and original name, so that two names that would
 /// become equal stay apart and stay the same over restarts.
-pub fn exposed(upstream: &str, prefix: &str, original: &str, max_length: usize) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+pub(crate) fn exposed(upstream: &str, prefix: &str, original: &str, max_length: usize) -> String {
     let clean = !original.is_empty() && original.chars().all(fits);
     let length = prefix.len() + original.chars().count();
     if clean && length <= max_length {
         return format!("{prefix}{original}");
     }
+    hashed(upstream, prefix, original, max_length)
+}
+
+fn hashed(upstream: &str, prefix: &str, original: &str, max_length: usize) -> String {
     let room = max_length.saturating_sub(HASH_LEN + 1);
     let body = original.chars().map(|c| if fits(c) { c } else { '_' });
     let head: String = prefix.chars().chain(body).take(room).collect();
     format!("{head}_{}", hash(upstream, original))
 }
 
+fn fits(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
 /// The name an upstream gets when its own is taken: its name in front.
-pub fn qualified(upstream: &str, original: &str, max_length: usize) -> String {
+pub(crate) fn qualified(upstream: &str, original: &str, max_length: usize) -> String {
     exposed(upstream, &format!("{upstream}_"), original, max_length)
 }
 
+/// The name an upstream gets when that is taken too: with a hash, as if it had been altered.
+pub(crate) fn distinct(upstream: &str, original: &str, max_length: usize) -> String {
+    hashed(upstream, &format!("{upstream}_"), original, max_length)
+}
+
 /// The URI under which a resource is shown whose plain URI another upstream owns.
-pub fn qualified_uri(upstream: &str, uri: &str) -> String {
+pub(crate) fn qualified_uri(upstream: &str, uri: &str) -> String {
     match uri.strip_prefix("ui://") {
         Some(rest) => format!("ui://{upstream}+{rest}"),
         None => format!("{upstream}+{uri}"),
@@ -42,7 +54,7 @@ pub fn qualified_uri(upstream: &str, uri: &str) -> String {
 
 /// Takes a qualified URI apart: the upstream's name and the plain URI. Whether there is such an
 /// upstream is the caller's to know.
-pub fn split_uri(uri: &str) -> Option<(&str, String)> {
+pub(crate) fn split_uri(uri: &str) -> Option<(&str, String)> {
     if let Some(rest) = uri.strip_prefix("ui://") {
         let (upstream, rest) = rest.split_once('+')?;
         return Some((upstream, format!("ui://{rest}")));

@@ -64,6 +64,18 @@ pub fn sign(result: &mut Object, upstream: Option<&str>) {
     result.set(META, meta.into());
 }
 
+/// Takes out of a notification what its `_meta` says of the hop that it came by.
+pub(crate) fn unsign(params: &mut Object) {
+    let Some(raw) = params.get(META) else { return };
+    let mut meta = raw.as_object().unwrap_or_default();
+    let own = [SUBSCRIPTION_ID, SERVER_INFO].map(|key| meta.remove(key));
+    if meta.is_empty() {
+        params.remove(META);
+    } else if own.iter().any(Option::is_some) {
+        params.set(META, meta.into());
+    }
+}
+
 fn set(meta: &mut Object, upstream: Option<&str>) {
     meta.set(SERVER_INFO, INFO.clone());
     if let Some(upstream) = upstream {
@@ -74,6 +86,28 @@ fn set(meta: &mut Object, upstream: Option<&str>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[track_caller]
+    fn check(params: &'static str, expected: &str) {
+        let bytes = bytes::Bytes::from_static(params.as_bytes());
+        let mut params = Object::parse(&bytes).unwrap();
+        unsign(&mut params);
+        assert_eq!(Raw::from(params).text(), expected);
+    }
+
+    #[test]
+    fn a_notification_says_nothing_of_the_hop_that_it_came_by() {
+        check(
+            r#"{"_meta":{"io.modelcontextprotocol/subscriptionId":1,"io.modelcontextprotocol/serverInfo":{}},"a":1.0}"#,
+            r#"{"a":1.0}"#,
+        );
+        check(
+            r#"{"_meta":{"x":[ ],"io.modelcontextprotocol/serverInfo":{}}}"#,
+            r#"{"_meta":{"x":[ ]}}"#,
+        );
+        check(r#"{"_meta":{"x": 1}}"#, r#"{"_meta":{"x": 1}}"#);
+        check(r#"{"_meta":{"x":1,"x":2}}"#, "{}");
+    }
 
     #[test]
     fn what_is_made_once_is_what_signing_makes() {

@@ -108,7 +108,6 @@ impl Hub {
             .into_iter()
             .filter(|(n, _)| !declared.iter().any(|d| d.header == *n));
         call.headers = CallHeaders {
-            name: None,
             params: headers.into_iter().chain(others).collect(),
             absent: false,
         };

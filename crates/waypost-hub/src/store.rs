@@ -28,7 +28,8 @@ pub struct SessionRecord {
     pub ended: bool,
 }
 
-/// What Waypost remembers. `hub` owns this trait; `waypost-store` implements it.
+/// What Waypost remembers. `hub` owns this trait; `waypost-store` implements it. Whatever is asked
+/// of it ends within a time of its own: nobody waits for a disk that hangs.
 pub trait Store: Send + Sync + fmt::Debug {
     /// Everything learned so far.
     fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>>;

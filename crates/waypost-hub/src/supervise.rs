@@ -127,12 +127,12 @@ impl Supervisor {
         // This is the look that was asked for until now.
         let _asked = member.wake.notified().now_or_never();
         self.learn_lists(facts, &Kind::ALL).await;
-        // Whoever waits for the state finds the names there, after a restart too.
+        // Whoever waits for the state finds the names there; it does not wait for the store.
         self.hub.rebuild();
-        self.hub.save(&member).await;
         member.status.set(State::Up, None);
         self.told = false;
         self.hub.progressed();
+        self.hub.save(&member).await;
         tracing::info!(upstream = &*member.name, "connected");
         Ok(follower)
     }

@@ -13,11 +13,11 @@
 mod beside;
 pub(crate) mod collapse;
 mod drive;
-pub mod event;
-pub mod handle;
+pub(crate) mod event;
+pub(crate) mod handle;
 pub(crate) mod parked;
-pub mod passthrough;
-pub mod policy;
+pub(crate) mod passthrough;
+pub(crate) mod policy;
 pub(crate) mod progress;
 pub(crate) mod remote;
 pub(crate) mod rounds;
@@ -184,10 +184,10 @@ impl TaskDesk {
             return Ok((Reply::error(error), None));
         }
         let handle = passthrough::handle_of(&call);
-        let (member, id) = self.open(catalog, &call, &handle)?;
-        let send = |call| send(Arc::clone(&member), call);
-        let reply = passthrough::serve(&member.name, &id, handle, call, send).await?;
-        Ok((reply, Some(member)))
+        let opened = self.open(catalog, &call, &handle)?;
+        let send = |call| send(Arc::clone(&opened.member), call);
+        let reply = passthrough::serve(&opened, handle, call, send).await?;
+        Ok((reply, Some(opened.member)))
     }
 
     /// The upstream and its task that a handle in `call` stands for; for `taskIds` of
@@ -201,9 +201,9 @@ impl TaskDesk {
         catalog: &Arc<Catalog>,
         call: &Call,
         handle: &str,
-    ) -> Result<(Arc<Member>, String), CallError> {
+    ) -> Result<Opened, CallError> {
         match self.0.open(catalog, call, handle) {
-            Ok(opened) => Ok((opened.member, opened.id)),
+            Ok(opened) => Ok(opened),
             Err(NotOpened::NoTool(member)) if lacks_tools(&member) => Err(unavailable(&member)),
             Err(NotOpened::NoTool(_) | NotOpened::Unknown) => {
                 event::HandleRefused {

@@ -55,7 +55,8 @@ pub trait Upstream: Send + Sync + fmt::Debug {
     fn discover<'a>(&'a self, known: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>>;
 
     /// Sends the call as it is: names, ids and `_meta` are already the server's. A server whose
-    /// tasks die with a process or session notes in [`Call::carrier`] which one gets it.
+    /// tasks die with a process or session notes in [`Call::carrier`] which one gets it, and asks
+    /// there before it writes a `tasks/*` or `subscriptions/listen` ([`crate::call::Carrier::admits`]).
     ///
     /// Dropping the future or the reply's stream cancels the call at the server.
     fn call(&self, call: Call) -> CallFuture<'_>;

@@ -1,6 +1,7 @@
 //! The store in a database.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use sqlx::{AnyPool, Row as _};
 use waypost_hub::registry::Learned;
@@ -8,9 +9,12 @@ use waypost_hub::store::{SessionRecord, Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::raw::Raw;
 
-use crate::error::OpenError;
+use crate::error::{Late, OpenError};
 use crate::record::{self, BadRow};
 use crate::{migrate, sessions, sqlite};
+
+/// How long one operation may take, on a disk that hangs or behind another program's lock.
+pub(crate) const WITHIN: Duration = Duration::from_secs(10);
 
 /// The database that holds what must survive a restart.
 ///
@@ -41,8 +45,7 @@ impl Database {
     /// # Errors
     /// When the file cannot be written.
     pub async fn tidy(&self) -> Result<(), StoreError> {
-        let old = sessions::forget_old(&self.pool).await;
-        old.map_err(|error| failed("tidy", error))
+        within("tidy", sessions::forget_old(&self.pool)).await
     }
 
     /// Where it is.
@@ -146,30 +149,21 @@ async fn delete(connection: &mut sqlx::AnyConnection, upstream: &str) -> sqlx::R
 
 impl Store for Database {
     fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
-        Box::pin(async { self.load_all().await.map_err(|e| failed("load", e)) })
+        Box::pin(within("load", self.load_all()))
     }
 
     fn save(&self, learned: Learned) -> BoxFuture<'_, Result<(), StoreError>> {
-        Box::pin(async move {
-            let saved = self.save_one(&learned).await;
-            saved.map_err(|e| failed("save", e))
-        })
+        Box::pin(async move { within("save", self.save_one(&learned)).await })
     }
 
     fn forget(&self, upstream: &str) -> BoxFuture<'_, Result<(), StoreError>> {
         let upstream = upstream.to_owned();
-        Box::pin(async move {
-            let forgotten = self.forget_one(&upstream).await;
-            forgotten.map_err(|e| failed("forget", e))
-        })
+        Box::pin(async move { within("forget", self.forget_one(&upstream)).await })
     }
 
     fn session(&self, key: &str) -> BoxFuture<'_, Result<Option<SessionRecord>, StoreError>> {
         let key = key.to_owned();
-        Box::pin(async move {
-            let found = sessions::load(&self.pool, &key).await;
-            found.map_err(|e| failed("load", e))
-        })
+        Box::pin(async move { within("load", sessions::load(&self.pool, &key)).await })
     }
 
     fn save_session(
@@ -178,20 +172,23 @@ impl Store for Database {
         record: SessionRecord,
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         let key = key.to_owned();
-        Box::pin(async move {
-            let saved = sessions::save(&self.pool, &key, &record).await;
-            saved.map_err(|e| failed("save", e))
-        })
+        Box::pin(async move { within("save", sessions::save(&self.pool, &key, &record)).await })
     }
 }
 
-fn failed(
+/// The outcome of `work`, which is given up when it takes too long; a transaction of it is undone.
+async fn within<T, E>(
     action: &'static str,
-    source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> StoreError {
-    StoreError {
-        action,
-        source: source.into(),
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, StoreError>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let done = tokio::time::timeout(WITHIN, work).await;
+    let failed = |source| StoreError { action, source };
+    match done {
+        Ok(done) => done.map_err(|source| failed(source.into())),
+        Err(_) => Err(failed(Late.into())),
     }
 }
 

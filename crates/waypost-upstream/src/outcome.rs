@@ -1,6 +1,6 @@
 //! From a JSON-RPC response to the end of a call.
 
-use waypost_hub::reply::End;
+use waypost_hub::reply::{End, Reply};
 use waypost_wire::code;
 use waypost_wire::error::{ErrorObject, Malformed};
 use waypost_wire::message::Outcome;
@@ -33,6 +33,11 @@ pub(crate) fn of_result(result: Object) -> Result<End, Fault> {
         ResultType::Task => Ok(End::Task(result)),
         ResultType::Unknown => Err(Fault::ResultType),
     }
+}
+
+/// The answer to a call about a task of a process or session that is gone.
+pub(crate) fn unknown_task() -> Reply {
+    Reply::error(ErrorObject::new(code::INVALID_PARAMS, "unknown task"))
 }
 
 /// The error under a code that means today what the server means: some libraries speak the

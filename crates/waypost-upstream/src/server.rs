@@ -26,6 +26,7 @@ use crate::fault::Fault;
 use crate::flight::Want;
 use crate::http::HttpUpstream;
 use crate::legacy::{Legacy, Unanswered, unopened};
+use crate::outcome::unknown_task;
 use crate::probe::Discovery;
 use crate::stdio::Processes;
 
@@ -200,6 +201,10 @@ impl Server {
                 Box::pin(ready(Ok(Reply::nothing_to_hear())))
             }
             (Era::Legacy, _) => Box::pin(self.in_session(call)),
+            // What a process or session had, a server without has not.
+            (Era::Modern, Transport::Http(_)) if !call.carrier.admits(None) => {
+                Box::pin(ready(Ok(unknown_task())))
+            }
             (Era::Modern, Transport::Http(http)) => http.call(call),
             (Era::Modern, Transport::Stdio(stdio)) => Box::pin(self.at_process(stdio, call)),
         }

@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_util::{Stream, StreamExt as _};
 use waypost_hub::call::Call;
@@ -17,6 +17,7 @@ use waypost_hub::upstream::CallFuture;
 pub(crate) struct LastWords {
     hub: Arc<Hub>,
     call: CallFuture<'static>,
+    begun: bool,
 }
 
 impl LastWords {
@@ -25,6 +26,7 @@ impl LastWords {
         Self {
             hub: Arc::clone(hub),
             call: hub.call(call),
+            begun: false,
         }
     }
 }
@@ -33,18 +35,23 @@ impl Future for LastWords {
     type Output = Result<Reply, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.hub.has_given_up() {
+        let given_up = self.hub.has_given_up();
+        // Nothing begins any more.
+        if given_up && !self.begun {
             return Poll::Ready(Err(CallError::stopped()));
         }
-        Poll::Ready(match ready!(self.call.as_mut().poll(cx)) {
-            Ok(Reply::Stream(events)) => Ok(Reply::Stream(
+        self.begun = true;
+        Poll::Ready(match self.call.as_mut().poll(cx) {
+            Poll::Pending if given_up => Err(CallError::stopped()),
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Reply::Stream(events))) => Ok(Reply::Stream(
                 LastEvents {
                     hub: Arc::clone(&self.hub),
                     events: Some(events),
                 }
                 .boxed(),
             )),
-            other => other,
+            Poll::Ready(other) => other,
         })
     }
 }

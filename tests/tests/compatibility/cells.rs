@@ -23,12 +23,13 @@ pub(crate) enum Feature {
     Sample,
     Log,
     Read,
+    Updated,
     Prompt,
     Task,
 }
 
 impl Feature {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::List,
         Self::Call,
         Self::Progress,
@@ -37,6 +38,7 @@ impl Feature {
         Self::Sample,
         Self::Log,
         Self::Read,
+        Self::Updated,
         Self::Prompt,
         Self::Task,
     ];
@@ -58,6 +60,7 @@ impl Feature {
             Self::Sample => "sample",
             Self::Log => "log",
             Self::Read => "resource read",
+            Self::Updated => "resource updated",
             Self::Prompt => "prompt",
             Self::Task => "task",
         }
@@ -85,6 +88,9 @@ impl Feature {
             }
             Self::Read => {
                 "a listed resource is read; one that is not there has the code of the client's era"
+            }
+            Self::Updated => {
+                "a client that subscribed to a resource is told when its own call changes it"
             }
             Self::Prompt => "a prompt gets its arguments",
             Self::Task => {
@@ -159,6 +165,7 @@ async fn tried(scene: &Scene<'_>, peer: &Peer, feature: Feature) -> anyhow::Resu
         Feature::Sample => return samples(scene, peer).await,
         Feature::Log => logs(scene, peer).await,
         Feature::Read => reads(scene, peer).await,
+        Feature::Updated => return hears_updates(scene, peer).await,
         Feature::Prompt => prompts(scene, peer).await,
         Feature::Task => return runs_tasks(scene, peer).await,
     }?;
@@ -318,12 +325,7 @@ async fn logs(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
 
 async fn reads(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
     let answers = Answers::usual();
-    // The same URI is on every server: the first in the file has it plainly.
-    let suffix = "test://static-text";
-    let own = match scene.server {
-        Server::Modern => suffix.to_owned(),
-        _ => format!("{}+{suffix}", scene.named("").trim_end_matches('_')),
-    };
+    let own = own_uri(scene, "test://static-text");
     let list = peer.list("resources").await?;
     let listed = list.iter().any(|item| item.get("uri") == Some(&json!(own)));
     ensure!(listed, "no `{own}` among {} resources", list.len());
@@ -335,6 +337,35 @@ async fn reads(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
     let code = if scene.is_modern() { -32602 } else { -32002 };
     ensure!(missing.code() == code, "expected {code}: {missing:?}");
     Ok(())
+}
+
+/// The same URIs are on every server: the first in the file has them plainly.
+fn own_uri(scene: &Scene<'_>, uri: &str) -> String {
+    match scene.server {
+        Server::Modern => uri.to_owned(),
+        _ => format!("{}+{uri}", scene.named("").trim_end_matches('_')),
+    }
+}
+
+async fn hears_updates(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
+    let uri = own_uri(scene, "test://watched-resource");
+    if scene.server == Server::Sessionless {
+        // A listen stream stands for other things too.
+        let refused = scene.is_modern() || peer.watch(&[&uri]).await.is_err();
+        ensure!(refused, "promises what the server cannot tell");
+        return Ok(Cell::NotApplicable);
+    }
+    peer.watch(&[&uri]).await?;
+    let tool = scene.named("test_trigger_resource_update");
+    peer.tool(&tool, json!({})).await?;
+    loop {
+        let told = peer.told("notifications/resources/updated").await;
+        let told = told.context("is not told")?;
+        // Those that others changed on servers that this client listens to come as well.
+        if told.pointer("/params/uri") == Some(&json!(uri)) {
+            return Ok(Cell::Yes);
+        }
+    }
 }
 
 async fn prompts(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {

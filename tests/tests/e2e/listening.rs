@@ -3,7 +3,11 @@
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use waypost_testkit::client::{Arriving, Client};
+use waypost_testkit::kit::legacy::Revision;
+use waypost_testkit::peer::{Kind, Peer, Target};
+use waypost_tests::gateway::Gateway;
 
+use crate::process::program;
 use crate::stage::{Stage, Way, both_ways};
 use crate::support::{SOON, accept, created, task_in, tool_names};
 
@@ -126,6 +130,38 @@ async fn task_ids_need_the_extension(way: Way) {
         .await
         .unwrap();
     assert_eq!((reply.status.as_u16(), reply.code()), (400, -32021));
+}
+
+/// Each has a child of its own, and so a resource of its own.
+#[tokio::test]
+async fn r10_a_session_is_told_of_its_own_resource_and_of_no_other() {
+    let upstream = format!(
+        "u: {{ command: '{}', args: [demo-server, everything, --stdio, --era, legacy], required: true }}",
+        program().display()
+    );
+    let gateway = Gateway::start(&upstream).await.unwrap();
+    let updated = "notifications/resources/updated";
+    let uri = "test://watched-resource";
+    let connect = async || {
+        let target = Target::Url(gateway.url.clone());
+        let kind = Kind::Http(Revision::Nov2025);
+        let peer = Peer::connect(kind, &target).await.unwrap();
+        peer.watch(&[uri]).await.unwrap();
+        peer
+    };
+    let (one, two) = (connect().await, connect().await);
+    // Whatever is told of another's change comes before what is told of an own one after it.
+    for changes in [&one, &two, &one] {
+        let tool = "u_test_trigger_resource_update";
+        changes.tool(tool, json!({})).await.unwrap();
+        let told = changes.told(updated).await.unwrap();
+        assert_eq!(told["params"]["uri"], uri);
+        let rest = changes.inbox();
+        assert!(
+            rest.iter().all(|told| told["method"] != updated),
+            "{rest:?}"
+        );
+    }
 }
 
 async fn many_listeners_hear_the_same_change(way: Way) {

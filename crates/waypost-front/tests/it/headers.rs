@@ -170,12 +170,7 @@ async fn tasks_without_mcp_name_are_served_unless_headers_are_strict() {
         let wrong = lenient.send(post().set("mcp-name", "a~b~c~x").build());
         refused(&wrong.await, 400, -32020);
         assert_eq!(lenient.send(post().build()).await.status, 200);
-        let names: Vec<_> = lenient
-            .calls()
-            .into_iter()
-            .map(|call| call.headers.name)
-            .collect();
-        assert_eq!(names, [None, Some("a~b~c~d".to_owned())]);
+        assert_eq!(lenient.calls().len(), 2);
     }
 }
 

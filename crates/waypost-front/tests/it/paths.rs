@@ -119,7 +119,6 @@ async fn the_call_has_the_body_without_meta() {
     );
     assert_eq!(call.meta.progress_token.as_ref().unwrap().text(), "7");
     assert_eq!(call.meta.rest.get("x/y").unwrap().text(), "[1]");
-    assert_eq!(call.headers.name.as_deref(), Some("echo"));
     let info = json!({"name": "test", "version": "1"}).to_string();
     assert_eq!(call.meta.client_info.as_ref().unwrap().text(), info);
 }

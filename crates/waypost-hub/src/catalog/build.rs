@@ -108,6 +108,9 @@ pub(super) struct Builder<'a> {
     pub(super) claims: &'a mut Claims,
 }
 
+/// By wished name the upstream that gets it.
+type Owners = HashMap<String, Option<Arc<str>>>;
+
 /// A definition with the name it would like to have.
 struct Wish<'a> {
     member: &'a Arc<Member>,
@@ -128,29 +131,75 @@ impl Builder<'_> {
         let wishes = readings.iter().flat_map(|reading| self.wishes(reading));
         let wishes: Vec<Wish<'_>> = wishes.collect();
         let owners = self.owners(&wishes);
-        let mut taken = HashSet::new();
-        let mut named: Vec<(&Wish<'_>, String)> = Vec::with_capacity(wishes.len());
-        for wish in &wishes {
-            let owner = owners.get(&wish.name).cloned().flatten();
-            let Some(name) = self.settle(wish, owner.as_ref()) else {
-                continue;
-            };
-            if taken.insert(name.clone()) {
-                named.push((wish, name));
-            } else {
-                let text = format!(
-                    "`{}` is shown already, the second is not",
-                    clip(&name, NAME)
-                );
-                self.warn(wish.member, text);
-            }
-        }
+        let names = self.names(&wishes, &owners);
+        let named = wishes.iter().zip(names);
+        let named: Vec<(&Wish<'_>, String)> = named
+            .filter_map(|(wish, name)| Some((wish, name?)))
+            .collect();
         let same =
             |a: &(&Wish<'_>, String), b: &(&Wish<'_>, String)| Arc::ptr_eq(a.0.member, b.0.member);
         named
             .chunk_by(same)
             .filter_map(|own| self.shelf(own))
             .collect()
+    }
+
+    /// What each wish is shown as, if at all. What takes the place of a name that another has must
+    /// not take a third one's.
+    fn names(&mut self, wishes: &[Wish<'_>], owners: &Owners) -> Vec<Option<String>> {
+        let owner = |wish: &Wish<'_>| owners.get(&wish.name).and_then(Option::as_ref);
+        let owns = |wish: &Wish<'_>| owner(wish) == Some(&wish.member.name);
+        let mut names = vec![None; wishes.len()];
+        let mut taken = HashSet::new();
+        for (wish, name) in wishes.iter().zip(&mut names) {
+            if !owns(wish) {
+                *name = self.kept(wish, wishes);
+                taken.extend(name.clone());
+            }
+        }
+        for (wish, name) in wishes.iter().zip(&mut names) {
+            if owns(wish) && taken.insert(wish.name.clone()) {
+                *name = Some(wish.name.clone());
+            }
+        }
+        for (wish, name) in wishes.iter().zip(&mut names) {
+            if name.as_ref() != Some(&wish.name) {
+                *name = self.settle(wish, owner(wish), name.take(), &mut taken);
+            }
+        }
+        names
+    }
+
+    /// The name that was given to a definition in place of another and is live: it stays too,
+    /// unless an upstream wants it that is not done with its first look.
+    fn kept(&self, wish: &Wish<'_>, wishes: &[Wish<'_>]) -> Option<String> {
+        let live = self
+            .before
+            .of_member(wish.member, &wish.definition.original)?;
+        let starting = |other: &Wish<'_>| {
+            let member = &other.member;
+            *other.name == *live.exposed && member.status.state() == State::Starting
+        };
+        let fallbacks = self.fallbacks(wish);
+        let is_one = fallbacks.iter().any(|name| **name == *live.exposed);
+        (is_one && !wishes.iter().any(starting)).then(|| live.exposed.to_string())
+    }
+
+    /// What a definition whose name another has is shown as, in this order.
+    fn fallbacks(&self, wish: &Wish<'_>) -> Vec<String> {
+        let (upstream, original) = (&wish.member.name, &wish.definition.original);
+        if self.is_uri() {
+            return vec![naming::qualified_uri(upstream, original)];
+        }
+        match self.naming.on_collision {
+            OnCollision::Prefix => {
+                let most = self.naming.max_length;
+                [naming::qualified, naming::distinct]
+                    .map(|name| name(upstream, original, most))
+                    .into()
+            }
+            OnCollision::Error | OnCollision::First => Vec::new(),
+        }
     }
 
     /// The shelf of one upstream; the one that clients see now if nothing on it changed.
@@ -224,7 +273,7 @@ impl Builder<'_> {
 
     /// Which upstream gets each wished name; nobody (`None`) where the policy is `error` and
     /// several want it.
-    fn owners(&mut self, wishes: &[Wish<'_>]) -> HashMap<String, Option<Arc<str>>> {
+    fn owners(&mut self, wishes: &[Wish<'_>]) -> Owners {
         let mut wanted: HashMap<&str, Vec<&Arc<Member>>> = HashMap::new();
         for wish in wishes {
             let wanting = wanted.entry(&wish.name).or_default();
@@ -271,39 +320,36 @@ impl Builder<'_> {
         (!contested).then_some(at)
     }
 
-    /// The name a wish ends up with, if any.
-    fn settle(&mut self, wish: &Wish<'_>, owner: Option<&Arc<str>>) -> Option<String> {
-        if owner == Some(&wish.member.name) {
-            return Some(wish.name.clone());
-        }
-        let (upstream, original) = (&wish.member.name, &wish.definition.original);
-        let (word, name) = (self.kind.word(), clip(&wish.name, NAME));
-        if self.is_uri() {
-            let shown = naming::qualified_uri(upstream, original);
-            let text = format!(
-                "{word} `{name}` belongs to another upstream, shown as `{}`",
-                clip(&shown, NAME)
-            );
-            self.warn(wish.member, text);
-            return Some(shown);
-        }
-        let shown = match self.naming.on_collision {
-            OnCollision::Prefix => Some(naming::qualified(
-                upstream,
-                original,
-                self.naming.max_length,
-            )),
-            OnCollision::Error | OnCollision::First => None,
+    /// The name a wish ends up with that does not get its own, if any: `kept`, or the first that
+    /// is not taken.
+    fn settle(
+        &mut self,
+        wish: &Wish<'_>,
+        owner: Option<&Arc<str>>,
+        kept: Option<String>,
+        taken: &mut HashSet<String>,
+    ) -> Option<String> {
+        let free = || {
+            let mut fallbacks = self.fallbacks(wish).into_iter();
+            fallbacks.find(|name| taken.insert(name.clone()))
         };
+        let shown = kept.or_else(free);
+        let (word, name) = (self.kind.word(), clip(&wish.name, NAME));
         let then = match &shown {
-            Some(shown) => format!("shown as `{shown}`"),
+            Some(shown) => format!("shown as `{}`", clip(shown, NAME)),
             None => "not shown; hint: set `prefix` on one of the upstreams".to_owned(),
         };
-        let whose = owner.map_or("several upstreams", |owner| owner);
-        self.warn(
-            wish.member,
-            format!("{word} name `{name}` is used by {whose} too, {then}"),
-        );
+        let text = match owner {
+            Some(_) if self.is_uri() => {
+                format!("{word} `{name}` belongs to another upstream, {then}")
+            }
+            Some(owner) if *owner == wish.member.name => {
+                format!("{word} name `{name}` is live for another, {then}")
+            }
+            Some(owner) => format!("{word} name `{name}` is used by {owner} too, {then}"),
+            None => format!("{word} name `{name}` is used by several upstreams too, {then}"),
+        };
+        self.warn(wish.member, text);
         shown
     }
 

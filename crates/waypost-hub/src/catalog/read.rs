@@ -48,7 +48,7 @@ impl Reading {
     }
 
     fn new(member: &Arc<Member>, kind: Kind, learned: Arc<Learned>) -> Self {
-        let (mut definitions, mut dropped) = (Vec::new(), Vec::new());
+        let (mut definitions, mut dropped) = (Vec::<Definition>::new(), Vec::new());
         let listing = kind.listing(&learned.catalogue);
         for raw in listing.map(|l| l.items.as_slice()).unwrap_or_default() {
             match Definition::read(kind, raw) {
@@ -68,6 +68,17 @@ impl Reading {
         }
         // Stable, so that of two with one name it is always the same that is shown.
         definitions.sort_by(|a, b| a.original.cmp(&b.original));
+        definitions.dedup_by(|second, first| {
+            let is_again = second.original == first.original;
+            if is_again {
+                let name = clip(&first.original, NAME);
+                dropped.push(Warning {
+                    upstream: Arc::clone(&member.name),
+                    text: format!("{} `{name}` is listed twice, shown once", kind.word()),
+                });
+            }
+            is_again
+        });
         Self {
             member: Arc::clone(member),
             kind,

@@ -16,6 +16,7 @@ use waypost_wire::raw::Raw;
 use super::{Token, Watch};
 use crate::error::CallError;
 use crate::lifecycle::Tasks;
+use crate::own;
 use crate::reply::{Event, EventStream};
 
 /// The stream of one call.
@@ -163,11 +164,12 @@ impl Keeper {
 // === impl Rules ===
 
 impl Rules {
-    /// Puts the caller's token back; `false` for what does not belong on this stream.
+    /// Puts the caller's token back and takes out what is said of this hop; `false` for what does not belong on this stream.
     fn admit(&mut self, event: &mut Event) -> bool {
         let Event::Notification(notification) = event else {
             return true;
         };
+        own::unsign(&mut notification.params);
         match notification.method.as_str() {
             method::PROGRESS => {
                 let said = notification

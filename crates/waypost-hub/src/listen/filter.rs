@@ -90,33 +90,20 @@ impl Filter {
         let catalog = hub.catalog();
         let endpoint = call.view.name().and_then(|name| catalog.endpoint(name));
         let rules = endpoint.map(|endpoint| &endpoint.rules);
+        let begin = |member: &Arc<Member>| Group::new(member, call, rules);
         let mut groups: Vec<Group> = Vec::new();
-        let mut group = |member: &Arc<Member>| {
-            let at = groups.iter().position(|g| Arc::ptr_eq(&g.member, member));
-            at.unwrap_or_else(|| {
-                groups.push(Group::new(member, &call.meta.capabilities, rules));
-                groups.len() - 1
-            })
-        };
-        let mut found: Vec<(usize, bool, String, String)> = Vec::new();
         for uri in &self.uris {
             if let Ok((member, original)) = catalog.resource_owner(&call.view, uri) {
-                found.push((group(&member), true, original, uri.clone()));
+                add(&mut groups, &member, begin, |group| {
+                    group.add_uri(original, uri);
+                });
             }
         }
         for handle in &self.tasks {
-            if let Ok((member, id)) = hub.desk.open(&catalog, call, handle) {
-                found.push((group(&member), false, id, handle.clone()));
-            }
-        }
-        for (at, is_uri, original, exposed) in found {
-            if let Some(group) = groups.get_mut(at) {
-                let names = if is_uri {
-                    &mut group.uris
-                } else {
-                    &mut group.tasks
-                };
-                names.push((original, exposed));
+            if let Ok(task) = hub.desk.open(&catalog, call, handle) {
+                add(&mut groups, &task.member, begin, |group| {
+                    group.add_task(task.id, handle, task.instance);
+                });
             }
         }
         groups
@@ -145,6 +132,24 @@ impl Filter {
         let mut params = Object::new();
         params.set("notifications", honoured.into());
         params
+    }
+}
+
+/// Adds to the part of this upstream, which begins with it.
+fn add(
+    groups: &mut Vec<Group>,
+    member: &Arc<Member>,
+    begin: impl FnOnce(&Arc<Member>) -> Group,
+    wish: impl FnOnce(&mut Group),
+) {
+    let known = |group: &&mut Group| Arc::ptr_eq(&group.member, member);
+    match groups.iter_mut().find(known) {
+        Some(group) => wish(group),
+        None => {
+            let mut group = begin(member);
+            wish(&mut group);
+            groups.push(group);
+        }
     }
 }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::{Instant, timeout, timeout_at};
-use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::META;
 use waypost_wire::method;
@@ -16,7 +15,7 @@ use waypost_wire::result::RESULT_TYPE;
 use waypost_wire::uri;
 
 use crate::asks;
-use crate::call::Call;
+use crate::call::{Call, Carrier};
 use crate::catalog::rules::Rules;
 use crate::forward::usable;
 use crate::member::Member;
@@ -32,10 +31,12 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) member: Arc<Member>,
-    pub(super) uris: Vec<(String, String)>,
-    pub(super) tasks: Vec<(String, String)>,
-    /// By the listener.
-    declared: ClientCapabilities,
+    uris: Vec<(String, String)>,
+    tasks: Vec<(String, String)>,
+    /// The process or session that has the tasks.
+    instance: Option<Arc<str>>,
+    /// The listener's call, without params: what is kept for its caller is where its own calls go.
+    frame: Call,
     /// Those of the listener's endpoint.
     rules: Option<Arc<Rules>>,
 }
@@ -49,18 +50,38 @@ pub(super) struct Source {
 }
 
 impl Group {
-    pub(super) fn new(
-        member: &Arc<Member>,
-        declared: &ClientCapabilities,
-        rules: Option<&Arc<Rules>>,
-    ) -> Self {
+    pub(super) fn new(member: &Arc<Member>, listener: &Call, rules: Option<&Arc<Rules>>) -> Self {
+        let mut frame = Call::own(method::LISTEN, Object::new());
+        frame.request_id = Arc::clone(&listener.request_id);
+        frame.meta = listener.meta.clone();
+        frame.meta.progress_token = None;
+        frame.meta.log_level = None;
+        frame.principal = listener.principal.clone();
+        frame.session = listener.session.clone();
         Self {
             member: Arc::clone(member),
             uris: Vec::new(),
             tasks: Vec::new(),
-            declared: declared.clone(),
+            instance: None,
+            frame,
             rules: rules.cloned(),
         }
+    }
+
+    /// Listens to a resource, known to the client as `exposed`.
+    pub(super) fn add_uri(&mut self, original: String, exposed: &str) {
+        self.uris.push((original, exposed.to_owned()));
+    }
+
+    /// Listens to a task, known to the client as `handle`.
+    pub(super) fn add_task(&mut self, id: String, handle: &str, instance: Option<Arc<str>>) {
+        if self.tasks.is_empty() {
+            self.instance = instance;
+        } else if self.instance != instance {
+            // What had the others has gone a moment ago.
+            return;
+        }
+        self.tasks.push((id, handle.to_owned()));
     }
 
     fn is_empty(&self) -> bool {
@@ -85,11 +106,29 @@ impl Group {
         }
         let mut params = Object::new();
         params.set("notifications", filter.into());
-        let mut call = Call::own(method::LISTEN, params);
-        if !self.tasks.is_empty() {
-            call.meta.capabilities = call.meta.capabilities.with_tasks();
-        }
+        self.send(method::LISTEN, params)
+    }
+
+    /// A call in the listener's name; about tasks, only to what has them.
+    fn send(&self, method: &str, params: Object) -> Call {
+        let mut call = self.frame.clone();
+        method.clone_into(&mut call.method);
+        call.params = params;
+        let declared = &self.frame.meta.capabilities;
+        (call.meta.capabilities, call.carrier) = if self.tasks.is_empty() {
+            (declared.without_tasks(), Carrier::default())
+        } else {
+            let only = Carrier::only(self.instance.as_ref());
+            (declared.with_tasks(), only)
+        };
         call
+    }
+
+    /// Whether what has the tasks is gone: the next one may give their ids to other callers'.
+    fn has_lost_tasks(&self) -> bool {
+        let (frame, upstream) = (&self.frame, &self.member.upstream);
+        let now = || upstream.instance(&frame.principal, frame.session.as_ref());
+        !self.tasks.is_empty() && self.instance != now()
     }
 
     /// Keeps the names that the server acknowledged.
@@ -111,8 +150,12 @@ impl Group {
 
     /// Every resource may have changed meanwhile; of tasks it can be asked how they are.
     async fn missed(&self) -> Vec<Notification> {
-        let ids = self.tasks.iter().map(|(id, _)| id.clone());
-        let asked: Vec<_> = ids.map(|id| ask(Arc::clone(&self.member), id)).collect();
+        let ask = |(id, _): &(String, String)| {
+            let params = Object::from_iter([("taskId", Raw::string(id))]);
+            let call = self.send(method::TASKS_GET, params);
+            ask(Arc::clone(&self.member), id.clone(), call)
+        };
+        let asked: Vec<_> = self.tasks.iter().map(ask).collect();
         let asked = stream::iter(asked).buffer_unordered(ASKED_AT_ONCE);
         let told: Vec<Option<Notification>> = asked.collect().await;
         let told = told.into_iter().flatten();
@@ -156,7 +199,8 @@ impl Group {
             return;
         };
         let questions = asks::questions(requests);
-        let fine = questions.is_some_and(|q| asks::undeclared(&q, &self.declared).is_none());
+        let declared = &self.frame.meta.capabilities;
+        let fine = questions.is_some_and(|q| asks::undeclared(&q, declared).is_none());
         if !fine {
             params.remove("inputRequests");
         }
@@ -191,39 +235,45 @@ impl Source {
         self.group.tasks.iter().map(|(_, exposed)| exposed.as_str())
     }
 
-    /// The notifications, under the client's names. Never ends: a lost subscription is opened
-    /// again, and what may have been missed meanwhile is told then.
+    /// The notifications, under the client's names. A lost subscription is opened again, and what
+    /// may have been missed meanwhile is told then; it ends only when everything that was listened
+    /// to is gone.
     pub(super) fn into_events(self) -> EventStream {
         Box::pin(stream::unfold(self, |mut source| async move {
-            let event = source.next().await;
+            let event = source.next().await?;
             Some((Ok(Event::Notification(event)), source))
         }))
     }
 
-    async fn next(&mut self) -> Notification {
+    async fn next(&mut self) -> Option<Notification> {
         loop {
             if let Some(notification) = self.pending.pop() {
-                return notification;
+                return Some(notification);
             }
             match self.subscription.next().await {
                 Said::Notification(notification) => {
                     if let Some(notification) = self.group.renamed(notification) {
-                        return notification;
+                        return Some(notification);
                     }
                 }
                 Said::Live(_) => self.pending = self.group.missed().await,
+                Said::Lost if self.group.has_lost_tasks() => {
+                    self.group.tasks.clear();
+                    if self.group.is_empty() {
+                        return None;
+                    }
+                    self.subscription.ask_next_time(self.group.call());
+                }
                 Said::Lost => {}
             }
         }
     }
 }
 
-/// How a task is now, as the notification that was missed would have told it.
-async fn ask(member: Arc<Member>, id: String) -> Option<Notification> {
-    let mut params = Object::new();
-    params.set("taskId", Raw::string(&id));
-    let mut call = Call::own(method::TASKS_GET, params);
-    call.meta.capabilities = call.meta.capabilities.with_tasks();
+/// How a task is now, by the answer to `call`, as the notification that was missed would have told
+/// it.
+async fn ask(member: Arc<Member>, id: String, call: Call) -> Option<Notification> {
+    let carrier = call.carrier.clone();
     let answer = async {
         let reply = member.upstream.call(call).await?;
         reply.into_end_of(&member.name).await
@@ -233,7 +283,7 @@ async fn ask(member: Arc<Member>, id: String) -> Option<Notification> {
         // Who wants to know more of it asks, and gets the error.
         Ok(Ok(End::Error(_)) | Err(_)) | Err(_) => return None,
     };
-    if params.string("taskId") != Some(id) {
+    if carrier.is_astray() || params.string("taskId") != Some(id) {
         return None;
     }
     params.remove(RESULT_TYPE);
@@ -257,6 +307,7 @@ fn updated(uri: &str) -> Notification {
 mod tests {
     use serde_json::{Value, json};
     use waypost_config::config::{Endpoint, Filter};
+    use waypost_wire::capability::ClientCapabilities;
 
     use super::*;
     use crate::error::{CallError, Kind};
@@ -283,14 +334,15 @@ mod tests {
         let yaml = "upstreams: { a: { url: 'http://127.0.0.1:9' } }";
         let config = waypost_config::parse_str(yaml).unwrap().config;
         let member = Member::new(config.upstreams[0].clone(), Arc::new(Nobody));
-        let declared = ClientCapabilities::new(object(declared));
-        Group::new(&Arc::new(member), &declared, None)
+        let mut listener = Call::own(method::LISTEN, Object::new());
+        listener.meta.capabilities = ClientCapabilities::new(object(declared));
+        Group::new(&Arc::new(member), &listener, None)
     }
 
     #[track_caller]
     fn check(declared: &Value, questions_pass: bool) {
         let mut group = group(declared);
-        group.tasks.push(("t1".to_owned(), "a~handle".to_owned()));
+        group.add_task("t1".to_owned(), "a~handle", None);
         let said = Notification {
             method: method::TASK_STATUS.to_owned(),
             params: object(&json!({ "taskId": "t1", "status": "input_required",
@@ -310,8 +362,7 @@ mod tests {
     #[test]
     fn an_update_of_another_resource_is_not_told() {
         let mut group = group(&json!({}));
-        let own = "file:///home/ann".to_owned();
-        group.uris.push((own, "file:///home/ann".to_owned()));
+        group.add_uri("file:///home/ann".to_owned(), "file:///home/ann");
         assert!(group.renamed(updated("file:///home/ann/notes")).is_some());
         assert!(group.renamed(updated("file:///home/anna")).is_none());
         let endpoint = Endpoint {

@@ -13,7 +13,7 @@ use crate::generate::{Notifier, generate};
 use crate::reply::{End, Event, Reply};
 use crate::tasks::collapse::Wait;
 use crate::tasks::event::{Fate, Reason, TaskMade};
-use crate::tasks::passthrough::{demands_tasks, wrap_created};
+use crate::tasks::passthrough::{TASK_ID, demands_tasks, wrap_created};
 use crate::tasks::policy::{self, Extension, OnDemand, OnTask, Plan, PlanFacts};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Remote};
@@ -168,14 +168,19 @@ impl Drive {
         if self.demanded {
             self.desk.learn_task_only(member, tool);
         }
+        // Nobody could ask for one that cannot be named or understood: it must not be left running.
+        let id = created.string(TASK_ID);
+        let abandon = |error: CallError| {
+            if let Some(id) = id.clone() {
+                let remote = Remote::new(member, self.carrier.instance(), id, call);
+                Guard::new(remote, &self.desk.cancels).cancel(Reason::Broken);
+            }
+            error
+        };
         if self.plan.on_task == OnTask::PassThrough {
-            let instance = self.carrier.instance();
-            wrap_created(
-                &self.desk.seals,
-                &self.job,
-                instance.as_deref(),
-                &mut created,
-            )?;
+            let (seals, instance) = (&self.desk.seals, self.carrier.instance());
+            let wrapped = wrap_created(seals, &self.job, instance.as_deref(), &mut created);
+            wrapped.map_err(abandon)?;
             TaskMade {
                 fate: Fate::Passed,
                 request_id: &call.request_id,
@@ -186,8 +191,8 @@ impl Drive {
             return Ok(Verdict::Done(End::Task(created)));
         }
         let task = Task::read(created).ok_or_else(|| {
-            CallError::upstream(Kind::BadUpstream, &member.name)
-                .detail("answered with a task that has no `taskId` or no known `status`")
+            let error = CallError::upstream(Kind::BadUpstream, &member.name);
+            abandon(error.detail("answered with a task that has no `taskId` or no known `status`"))
         })?;
         let remote = Remote::new(member, self.carrier.instance(), task.id.clone(), call);
         if self.plan.on_task == OnTask::Refuse {

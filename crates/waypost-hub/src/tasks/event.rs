@@ -4,7 +4,7 @@ use crate::event::request_id_field;
 
 /// Why Waypost cancelled a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// The caller closed its stream.
     CallerGone,
     /// `tasks.max_wait` is over.
@@ -25,7 +25,7 @@ pub enum Reason {
 
 /// How a wait for a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// With the task's result.
     Completed,
     /// With the task's JSON-RPC error.
@@ -44,7 +44,7 @@ pub enum Outcome {
 
 /// What becomes of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub(crate) enum Fate {
     /// It was handed to its caller.
     Passed,
     /// Waypost waits for it in its caller's place.
@@ -53,79 +53,79 @@ pub enum Fate {
 
 /// An upstream made a task of a call.
 #[derive(Debug)]
-pub struct TaskMade<'a> {
+pub(crate) struct TaskMade<'a> {
     /// Who waits for its end.
-    pub fate: Fate,
+    pub(crate) fate: Fate,
     /// The call that became the task.
-    pub request_id: &'a str,
+    pub(crate) request_id: &'a str,
     /// Where the task lives.
-    pub upstream: &'a str,
+    pub(crate) upstream: &'a str,
     /// The tool's original name.
-    pub tool: &'a str,
+    pub(crate) tool: &'a str,
 }
 
 /// The wait is over.
 #[derive(Debug)]
-pub struct WaitEnded<'a> {
+pub(crate) struct WaitEnded<'a> {
     /// The call that waited.
-    pub request_id: &'a str,
+    pub(crate) request_id: &'a str,
     /// Where the task lives.
-    pub upstream: &'a str,
+    pub(crate) upstream: &'a str,
     /// What became of the wait, and so what the caller got.
-    pub outcome: Outcome,
+    pub(crate) outcome: Outcome,
     /// How often the upstream was asked.
-    pub polls: u32,
+    pub(crate) polls: u32,
 }
 
 /// A poll failed; it is tried again.
 #[derive(Debug)]
-pub struct PollFailed<'a> {
+pub(crate) struct PollFailed<'a> {
     /// The call that waits.
-    pub request_id: &'a str,
+    pub(crate) request_id: &'a str,
     /// Where the task lives.
-    pub upstream: &'a str,
+    pub(crate) upstream: &'a str,
     /// How many in a row.
-    pub failures: u32,
+    pub(crate) failures: u32,
     /// What went wrong this time; the caller sees at most the last one.
-    pub error: &'a str,
+    pub(crate) error: &'a str,
 }
 
 /// Waypost cancelled a task.
 #[derive(Debug)]
-pub struct TaskCancelled<'a> {
+pub(crate) struct TaskCancelled<'a> {
     /// The call that waited.
-    pub request_id: &'a str,
+    pub(crate) request_id: &'a str,
     /// Where the task lives.
-    pub upstream: &'a str,
+    pub(crate) upstream: &'a str,
     /// Why nobody waits any more.
-    pub reason: Reason,
+    pub(crate) reason: Reason,
     /// The upstream answered.
-    pub answered: bool,
+    pub(crate) answered: bool,
 }
 
 /// A tool turned out to answer only with tasks.
 #[derive(Debug)]
-pub struct TaskOnlyLearned<'a> {
+pub(crate) struct TaskOnlyLearned<'a> {
     /// Whose tool it is.
-    pub upstream: &'a str,
+    pub(crate) upstream: &'a str,
     /// The tool's original name.
-    pub tool: &'a str,
+    pub(crate) tool: &'a str,
 }
 
 /// A `tasks/*` request named no task that its caller may use.
 #[derive(Debug)]
-pub struct HandleRefused<'a> {
+pub(crate) struct HandleRefused<'a> {
     /// The refused request.
-    pub request_id: &'a str,
+    pub(crate) request_id: &'a str,
     /// Which `tasks/*` it is.
-    pub method: &'a str,
+    pub(crate) method: &'a str,
 }
 
 // === impl Reason ===
 
 impl Reason {
     /// The word in logs and metrics.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::CallerGone => "caller_gone",
             Self::MaxWait => "max_wait",
@@ -143,7 +143,7 @@ impl Reason {
 
 impl Outcome {
     /// The word in logs and metrics.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Completed => "completed",
             Self::Failed => "failed",
@@ -160,7 +160,7 @@ impl Outcome {
 
 impl TaskMade<'_> {
     /// Logs and counts.
-    pub fn emit(&self) {
+    pub(crate) fn emit(&self) {
         let Self {
             fate,
             request_id,
@@ -183,7 +183,7 @@ impl TaskMade<'_> {
 
 impl WaitEnded<'_> {
     /// Logs and counts.
-    pub fn emit(&self) {
+    pub(crate) fn emit(&self) {
         let Self {
             request_id,
             upstream,
@@ -208,7 +208,7 @@ impl WaitEnded<'_> {
 
 impl PollFailed<'_> {
     /// Logs and counts.
-    pub fn emit(&self) {
+    pub(crate) fn emit(&self) {
         let Self {
             request_id,
             upstream,
@@ -228,7 +228,7 @@ impl PollFailed<'_> {
 
 impl TaskCancelled<'_> {
     /// Logs and counts.
-    pub fn emit(&self) {
+    pub(crate) fn emit(&self) {
         let Self {
             request_id,
             upstream,
@@ -252,7 +252,7 @@ impl TaskCancelled<'_> {
 
 impl TaskOnlyLearned<'_> {
     /// Logs.
-    pub fn emit(&self) {
+    pub(crate) fn emit(&self) {
         let Self { upstream, tool } = self;
         tracing::info!(upstream, tool, "tool answers only with tasks");
     }
@@ -260,7 +260,7 @@ impl TaskOnlyLearned<'_> {
 
 impl HandleRefused<'_> {
     /// Logs and counts.
-    pub fn emit(&self) {
+    pub(crate) fn emit(&self) {
         let Self { request_id, method } = self;
         tracing::debug!(
             request_id = request_id_field(request_id),

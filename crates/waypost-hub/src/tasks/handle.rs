@@ -37,7 +37,7 @@ pub struct Tag([u8; TAG_LEN]);
 
 /// Makes handles and opens them.
 #[derive(Clone)]
-pub struct Seals {
+pub(crate) struct Seals {
     seal: Vec<[u8; 32]>,
     tag: Vec<[u8; 32]>,
 }
@@ -51,6 +51,8 @@ pub struct Opened {
     pub tool: Tag,
     /// The upstream's id.
     pub id: String,
+    /// The process or session that has it, where its tasks die with one.
+    pub instance: Option<Arc<str>>,
 }
 
 /// A handle taken apart; nothing in it is checked yet.
@@ -69,7 +71,7 @@ struct Parts<'a> {
 
 impl Tag {
     /// The characters.
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 
@@ -104,7 +106,7 @@ impl fmt::Debug for Tag {
 
 impl Seals {
     /// Seals with the first of the keys, opens with all.
-    pub fn new(keys: &Keys) -> Self {
+    pub(crate) fn new(keys: &Keys) -> Self {
         Self {
             seal: keys.derive(Purpose::Handle),
             tag: keys.derive(Purpose::ToolTag),
@@ -113,7 +115,7 @@ impl Seals {
 
     /// The tags under which handles may name a tool: one for each key, the newest first.
     /// `tool` is the original name.
-    pub fn tool_tags(&self, tool: &str) -> Vec<Tag> {
+    pub(crate) fn tool_tags(&self, tool: &str) -> Vec<Tag> {
         self.tags(b"tool\0", tool)
     }
 
@@ -122,7 +124,7 @@ impl Seals {
     ///
     /// # Errors
     /// [`Kind::BadUpstream`] for an id of more than 2,048 bytes.
-    pub fn wrap(
+    pub(crate) fn wrap(
         &self,
         member: &Member,
         instance: Option<&str>,
@@ -140,7 +142,7 @@ impl Seals {
     /// What a handle stands for, as long as this caller may use it here. `members` are searched
     /// by name and former names. `None`, whatever is wrong: not a handle, damaged, another
     /// principal's, of an unknown upstream or instance.
-    pub fn open(
+    pub(crate) fn open(
         &self,
         handle: &str,
         principal: &Principal,
@@ -157,6 +159,7 @@ impl Seals {
             tool: parts.tool,
             id: decode_body(parts.body)?,
             member: Arc::clone(member),
+            instance,
         })
     }
 

@@ -95,17 +95,27 @@ enum Slot {
     /// Waits for its caller.
     Waiting {
         turn: u64,
-        asked: Asked,
         /// Tells the timer, and who listens, when it waits no longer.
         over: DropGuard,
-        place: Place,
+        parking: Parking,
     },
     Running {
         turn: u64,
         work: WeakShared,
+        /// As in its [`Ticket`].
+        remember_until: Option<Instant>,
     },
     Given(Answer, Option<Instant>),
     Used,
+}
+
+/// What is kept of a round that waits.
+#[derive(Debug)]
+struct Parking {
+    asked: Asked,
+    _place: Place,
+    /// As in the [`Ticket`] of whoever put it back.
+    remember_until: Option<Instant>,
 }
 
 // === impl Parked ===
@@ -127,23 +137,29 @@ impl Parked {
 
     /// Lets a round wait, for the first time or again.
     pub(crate) fn park(self: &Arc<Self>, id: RoundId, place: Place, asked: Asked) -> Waiting {
-        self.insert(self.table(), id, place, asked)
+        let mut table = self.table();
+        let remember_until = match table.slots.get(&id) {
+            Some(Slot::Running { remember_until, .. }) => *remember_until,
+            _ => None,
+        };
+        self.insert(
+            &mut table,
+            id,
+            Parking {
+                asked,
+                _place: place,
+                remember_until,
+            },
+        )
     }
 
-    fn insert(
-        self: &Arc<Self>,
-        mut table: MutexGuard<'_, Table>,
-        id: RoundId,
-        place: Place,
-        asked: Asked,
-    ) -> Waiting {
+    fn insert(self: &Arc<Self>, table: &mut Table, id: RoundId, parking: Parking) -> Waiting {
         let over = CancellationToken::new();
         let turn = table.turn();
         let slot = Slot::Waiting {
             turn,
-            asked,
             over: over.clone().drop_guard(),
-            place,
+            parking,
         };
         table.slots.insert(id, slot);
         Waiting {
@@ -158,7 +174,9 @@ impl Parked {
     pub(crate) fn look(self: &Arc<Self>, id: RoundId) -> Option<(Waiting, Asked)> {
         match self.table().slots.get(&id)? {
             Slot::Waiting {
-                turn, asked, over, ..
+                turn,
+                over,
+                parking,
             } => {
                 let waiting = Waiting {
                     parked: Arc::clone(self),
@@ -166,7 +184,7 @@ impl Parked {
                     turn: *turn,
                     over: over.token().clone(),
                 };
-                Some((waiting, asked.clone()))
+                Some((waiting, parking.asked.clone()))
             }
             Slot::Running { .. } | Slot::Given(..) | Slot::Used => None,
         }
@@ -203,6 +221,7 @@ impl Parked {
                 let running = Slot::Running {
                     turn,
                     work: work.downgrade(),
+                    remember_until: foreign_until,
                 };
                 table.slots.insert(id, running);
                 Claim::Begun(work)
@@ -310,34 +329,37 @@ impl Waiting {
 
     /// Takes the round because nobody came back; `None` when somebody just did.
     pub(crate) fn expire(&self) -> Option<Asked> {
-        let (_place, asked) = self.take(&mut self.parked.table())?;
-        Some(asked)
+        let mut table = self.parked.table();
+        let parking = self.take(&mut table)?;
+        if let Some(until) = parking.remember_until {
+            table.mark_used(self.id, until);
+        }
+        Some(parking.asked)
     }
 
     /// Answers the round though nobody came back; `false` when somebody just did.
     pub(crate) fn give(&self, answer: &Answer) -> bool {
         let mut table = self.parked.table();
-        let waiting = self.take(&mut table).is_some();
-        if waiting {
-            table.give(self.id, Arc::clone(answer), None);
-        }
-        waiting
+        let Some(parking) = self.take(&mut table) else {
+            return false;
+        };
+        table.give(self.id, Arc::clone(answer), parking.remember_until);
+        true
     }
 
     /// Lets the round wait anew, for answers to other questions; `None` when somebody just came
     /// back.
     pub(crate) fn ask(&self, asked: Asked) -> Option<Self> {
         let mut table = self.parked.table();
-        let (place, _) = self.take(&mut table)?;
-        Some(self.parked.insert(table, self.id, place, asked))
+        let parking = self.take(&mut table)?;
+        let parking = Parking { asked, ..parking };
+        Some(self.parked.insert(&mut table, self.id, parking))
     }
 
-    fn take(&self, table: &mut Table) -> Option<(Place, Asked)> {
+    fn take(&self, table: &mut Table) -> Option<Parking> {
         let slot = table.slots.remove(&self.id)?;
         match slot {
-            Slot::Waiting {
-                turn, place, asked, ..
-            } if turn == self.turn => Some((place, asked)),
+            Slot::Waiting { turn, parking, .. } if turn == self.turn => Some(parking),
             other => {
                 table.slots.insert(self.id, other);
                 None
@@ -428,5 +450,33 @@ mod tests {
         assert!(first.expire().is_none());
         assert!(second.expire().is_some());
         assert!(matches!(again(&parked), Claim::Gone));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_round_of_another_process_that_was_put_back_is_used_once() {
+        for ends in ["answered", "asked anew and answered", "expired"] {
+            let parked = Parked::new(9);
+            let good_for = Duration::from_secs(600);
+            let foreign = Some(Instant::now() + good_for);
+            let begin = |ticket: Ticket| {
+                Shared::new(1, |_| async move {
+                    let _ticket = ticket;
+                    std::future::pending().await
+                })
+            };
+            let Claim::Begun(_work) = parked.claim(ROUND, foreign, begin) else {
+                panic!("not begun");
+            };
+            let waiting = parked.park(ROUND, parked.place().unwrap(), asked());
+            let given = answer(Err(CallError::unknown("x")));
+            match ends {
+                "expired" => assert!(waiting.expire().is_some()),
+                "answered" => assert!(waiting.give(&given)),
+                _ => assert!(waiting.ask(asked()).unwrap().give(&given)),
+            }
+            tokio::time::advance(REPEATABLE * 2).await;
+            let again = parked.claim(ROUND, foreign, |_| panic!("begun twice"));
+            assert!(matches!(again, Claim::Gone), "{ends}: {again:?}");
+        }
     }
 }

@@ -11,11 +11,11 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::{ResultType, ensure_complete};
 
-use crate::call::{Call, CallHeaders};
+use crate::call::{Call, CallHeaders, Carrier};
 use crate::error::{CallError, Kind};
 use crate::reply::{End, Reply};
 use crate::tasks::Job;
-use crate::tasks::handle::Seals;
+use crate::tasks::handle::{Opened, Seals};
 
 pub(crate) const TASK_ID: &str = "taskId";
 
@@ -28,7 +28,7 @@ pub(crate) const UNFINISHED: &str = "completed a task with a result that is not 
 ///
 /// # Errors
 /// `-32021` with the extension in its data.
-pub fn demand_tasks(capabilities: &ClientCapabilities) -> Result<(), ErrorObject> {
+pub(crate) fn demand_tasks(capabilities: &ClientCapabilities) -> Result<(), ErrorObject> {
     if capabilities.has_tasks() {
         return Ok(());
     }
@@ -47,23 +47,27 @@ pub(crate) fn handle_of(call: &Call) -> String {
 /// handle back into the answer.
 ///
 /// # Errors
-/// What `send` reports; [`CallError::unknown_task`] for one that the upstream does not know,
-/// [`Kind::BadUpstream`] for an answer about another task or with a result that is not final.
+/// What `send` reports; [`CallError::unknown_task`] for one that the upstream does not know or
+/// that has gone with what had it, [`Kind::BadUpstream`] for an answer about another task or with
+/// a result that is not final.
 pub(crate) async fn serve<F: Future<Output = Result<Reply, CallError>>>(
-    upstream: &Arc<str>,
-    id: &str,
+    task: &Opened,
     handle: String,
     mut call: Call,
     send: impl FnOnce(Call) -> F,
 ) -> Result<Reply, CallError> {
-    call.params.set(TASK_ID, Raw::string(id));
+    call.params.set(TASK_ID, Raw::string(&task.id));
+    // The next process or session may give the same id to another caller's task.
+    call.carrier = Carrier::only(task.instance.as_ref());
     // The headers named the handle; the transport makes those of the id.
     call.headers = CallHeaders::default();
     let asked = Asked {
-        upstream: Arc::clone(upstream),
-        id: id.to_owned(),
+        upstream: Arc::clone(&task.member.name),
+        id: task.id.clone(),
         handle,
         is_get: call.method == method::TASKS_GET,
+        is_update: call.method == method::TASKS_UPDATE,
+        carrier: call.carrier.clone(),
     };
     let reply = send(call).await?;
     reply.map_end(move |end| answer(end, &asked))
@@ -92,17 +96,96 @@ struct Asked {
     id: String,
     handle: String,
     is_get: bool,
+    /// It brings answers, which may be wrong too.
+    is_update: bool,
+    carrier: Carrier,
+}
+
+impl Asked {
+    /// Whether the upstream does not know the task: its own words would tell its own id.
+    fn is_about_the_id(&self, error: &ErrorObject) -> bool {
+        if error.code() != code::INVALID_PARAMS {
+            return false;
+        }
+        // The others bring nothing else.
+        !self.is_update || says_unknown(&self.put(&error.message()))
+    }
+
+    /// The error with the handle wherever it names the task: a caller whose answers are wrong
+    /// learns what is wrong with them.
+    fn renamed(&self, error: ErrorObject) -> ErrorObject {
+        match self.put_into(error.raw()) {
+            Some(raw) => ErrorObject::parse(&raw).unwrap_or(error),
+            None => error,
+        }
+    }
+
+    /// `None` where there is nothing to put.
+    fn put_into(&self, raw: &Raw) -> Option<Raw> {
+        if let Some(text) = raw.as_str() {
+            let put = self.put(&text);
+            return (put != text).then(|| Raw::string(&put));
+        }
+        if let Some(items) = raw.as_array() {
+            let put: Vec<_> = items.iter().map(|item| self.put_into(item)).collect();
+            let all = items.iter().zip(&put);
+            let all = all.map(|(item, put)| put.as_ref().unwrap_or(item));
+            return put.iter().any(Option::is_some).then(|| Raw::array(all));
+        }
+        let mut object = raw.as_object().ok()?;
+        let members = object.iter();
+        let put = members.filter_map(|(key, value)| Some((key.to_owned(), self.put_into(value)?)));
+        let put: Vec<_> = put.collect();
+        for (key, value) in &put {
+            object.set(key, value.clone());
+        }
+        (!put.is_empty()).then(|| object.into())
+    }
+
+    /// The text with the handle for the id, where that stands as a word.
+    fn put(&self, text: &str) -> String {
+        let inside = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+        let mut out = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once(&*self.id).filter(|_| !self.id.is_empty())
+        {
+            let goes_on = before.ends_with(inside) || before.is_empty() && out.ends_with(inside);
+            let is_word = !goes_on && !after.starts_with(inside);
+            out.push_str(before);
+            out.push_str(if is_word { &self.handle } else { &self.id });
+            rest = after;
+        }
+        out + rest
+    }
+}
+
+/// Whether a message says that there is no such task.
+fn says_unknown(message: &str) -> bool {
+    let text = message.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    let unknown = [
+        "unknown",
+        "not found",
+        "no such",
+        "no task",
+        "not exist",
+        "expired",
+        "invalid task",
+    ];
+    says(&["task"]) && says(&unknown) && !says(&["input", "response", "answer", "key"])
 }
 
 /// The answer to a `tasks/*` call as its caller gets it.
 fn answer(end: End, asked: &Asked) -> Result<End, CallError> {
     let bad = |what| Err(CallError::upstream(Kind::BadUpstream, &asked.upstream).detail(what));
+    if asked.carrier.is_astray() {
+        return Err(CallError::unknown_task());
+    }
     Ok(match end {
-        // Its own words would tell its own id.
-        End::Error(error) if error.code() == code::INVALID_PARAMS => {
+        End::Error(error) if asked.is_about_the_id(&error) => {
             return Err(CallError::unknown_task());
         }
-        End::Error(error) => End::Error(error),
+        End::Error(error) => End::Error(asked.renamed(error)),
         // Some servers give the task's own type here; to clients only `complete` is right.
         End::Complete(mut result) | End::Task(mut result) | End::InputRequired(mut result) => {
             if result.contains(TASK_ID) {
@@ -162,6 +245,8 @@ mod tests {
             id: "1".to_owned(),
             handle: "H".to_owned(),
             is_get: true,
+            is_update: false,
+            carrier: Carrier::default(),
         };
         answer(End::Task(object(from_upstream)), &asked)
     }
@@ -200,6 +285,52 @@ mod tests {
         let error = got(from_upstream).unwrap_err();
         assert_eq!(error.kind, Kind::BadUpstream);
         assert_eq!(error.detail.as_deref(), Some(what));
+    }
+
+    #[track_caller]
+    fn check_update(error: &str, to_caller: Option<&str>) {
+        let asked = Asked {
+            upstream: "up".into(),
+            id: "t1".to_owned(),
+            handle: "up~H".to_owned(),
+            is_get: false,
+            is_update: true,
+            carrier: Carrier::default(),
+        };
+        let raw = Raw::parse(&Bytes::from(error.to_owned())).unwrap();
+        let end = End::Error(ErrorObject::parse(&raw).unwrap());
+        let got = match answer(end, &asked) {
+            Ok(End::Error(error)) => Some(error.raw().text().to_owned()),
+            Err(error) => {
+                assert_eq!(error.kind, Kind::UnknownTarget);
+                None
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(got.as_deref(), to_caller, "{error}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_answers_is_told_under_the_handle() {
+        check_update(
+            r#"{"code":-32602,"message":"t1: `k` must be a number, not t12","data":{"n":1.0,"of":["t1"," t1-b"],"t1":1}}"#,
+            Some(
+                r#"{"code":-32602,"message":"up~H: `k` must be a number, not t12","data":{"n":1.0,"of":["up~H"," t1-b"],"t1":1}}"#,
+            ),
+        );
+        let other = r#"{"code":-32602,"message":"unknown key `k` in inputResponses of the task"}"#;
+        check_update(other, Some(other));
+        let other = r#"{"code":-32603,"message":"unknown task"}"#;
+        check_update(other, Some(other));
+        for unknown in [
+            "no task `t1`",
+            "Task not found: t1",
+            "Unknown task",
+            "task t1 has expired",
+        ] {
+            let error = format!(r#"{{"code":-32602,"message":"{unknown}"}}"#);
+            check_update(&error, None);
+        }
     }
 
     #[test]

@@ -4,20 +4,20 @@ use waypost_config::config::TaskPolicy;
 
 /// All that the decision rests on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlanFacts {
+pub(crate) struct PlanFacts {
     /// What the file sets for the upstream: `tasks`.
-    pub policy: TaskPolicy,
+    pub(crate) policy: TaskPolicy,
     /// The caller declared the Tasks extension on this request.
-    pub declared: bool,
+    pub(crate) declared: bool,
     /// Whether the upstream has the extension.
-    pub extension: Extension,
+    pub(crate) extension: Extension,
     /// The tool is known to answer only with tasks.
-    pub task_only: bool,
+    pub(crate) task_only: bool,
 }
 
 /// Whether an upstream has the Tasks extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extension {
+pub(crate) enum Extension {
     /// It says so, or the file does.
     Has,
     /// It described itself without it.
@@ -28,18 +28,18 @@ pub enum Extension {
 
 /// What to do with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The call goes out with the extension declared; otherwise without, whatever the caller said.
-    pub declare: bool,
+    pub(crate) declare: bool,
     /// What becomes of a task.
-    pub on_task: OnTask,
+    pub(crate) on_task: OnTask,
     /// What becomes of the upstream's `-32021` for tasks.
-    pub on_demand: OnDemand,
+    pub(crate) on_demand: OnDemand,
 }
 
 /// What becomes of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnTask {
+pub(crate) enum OnTask {
     /// The caller gets a handle.
     PassThrough,
     /// The caller gets the final answer, waited for.
@@ -50,7 +50,7 @@ pub enum OnTask {
 
 /// What becomes of the upstream's `-32021` for tasks. Nothing has run then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnDemand {
+pub(crate) enum OnDemand {
     /// The caller gets it.
     PassOn,
     /// The call is sent again with tasks declared, and collapsed.
@@ -58,7 +58,7 @@ pub enum OnDemand {
 }
 
 /// The table: one arm for each cell that differs.
-pub fn plan(facts: PlanFacts) -> Plan {
+pub(crate) fn plan(facts: PlanFacts) -> Plan {
     let PlanFacts {
         policy,
         declared,

@@ -107,7 +107,7 @@ impl Remote {
         }
         let (end, carrier) = self.send(method::TASKS_GET, None).await?;
         // It may have gone to the next one, which was started a moment ago.
-        if carrier.instance() != self.instance {
+        if carrier.is_astray() {
             return Ok(Look::Gone);
         }
         match end {
@@ -135,7 +135,7 @@ impl Remote {
             return Err(self.gone());
         }
         let (end, carrier) = self.send(method::TASKS_UPDATE, Some(responses)).await?;
-        if carrier.instance() != self.instance {
+        if carrier.is_astray() {
             return Err(self.gone());
         }
         match end {
@@ -160,7 +160,10 @@ impl Remote {
             if self.is_gone() {
                 return;
             }
-            if self.send(method::TASKS_CANCEL, None).await.is_ok() {
+            if let Ok((_, carrier)) = self.send(method::TASKS_CANCEL, None).await {
+                if carrier.is_astray() {
+                    return;
+                }
                 break true;
             }
             let next = backoff.failed().map(|wait| Instant::now() + wait);
@@ -197,7 +200,7 @@ impl Remote {
         responses: Option<Raw>,
     ) -> Result<(End, Carrier), CallError> {
         let mut call = self.frame.clone();
-        let carrier = Carrier::watched();
+        let carrier = Carrier::only(self.instance.as_ref());
         call.carrier = carrier.clone();
         method.clone_into(&mut call.method);
         call.params.set("taskId", Raw::string(&self.id));

@@ -184,3 +184,65 @@ async fn r30_a_uri_that_looks_like_another_upstreams_does_not_shadow_it() {
         assert_eq!(fake.seen().len(), before + 1, "{uri}");
     }
 }
+
+/// Which upstream a tool belongs to, and what it calls it.
+async fn calls(hub: &Arc<Hub>, name: &str) -> (String, String) {
+    let answer = result(hub.call(call("tools/call", &json!({ "name": name }))).await).await;
+    let upstream = answer["_meta"]["dev.waypost/upstream"].as_str().unwrap();
+    let original = answer["params"]["name"].as_str().unwrap();
+    (upstream.to_owned(), original.to_owned())
+}
+
+#[track_caller]
+fn is(called: &(String, String), upstream: &str, original: &str) {
+    assert_eq!((&*called.0, &*called.1), (upstream, original));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_in_place_of_another_does_not_take_a_third_ones() {
+    let a = Fake::with_tools("a", &["add"]);
+    let b = Fake::with_tools("b", &["add", "b_add"]);
+    let all = async |hub: &Arc<Hub>| {
+        let names = names(hub).await;
+        assert_eq!(names.len(), 3, "{names:?}");
+        is(&calls(hub, "b_add").await, "b", "b_add");
+        let hashed = names.iter().find(|name| name.starts_with("b_add_"));
+        hashed.unwrap().clone()
+    };
+    let together = hub(BARE, &[&a, &b]).await;
+    until(&together, &[State::Up, State::Up]).await;
+    let hashed = all(&together).await;
+    is(&calls(&together, "add").await, "a", "add");
+    is(&calls(&together, &hashed).await, "b", "add");
+
+    // The same where `a` comes when the names of `b` are live.
+    let yaml = BARE.replacen("prefix: \"\"", "prefix: \"\", tools: { deny: [none] }", 1);
+    a.down.store(true, Ordering::SeqCst);
+    let late = hub(&yaml, &[&a, &b]).await;
+    until(&late, &[State::Down, State::Up]).await;
+    a.down.store(false, Ordering::SeqCst);
+    until(&late, &[State::Up, State::Up]).await;
+    is(&calls(&late, "b_add").await, "b", "b_add");
+    is(&calls(&late, "add").await, "b", "add");
+    is(&calls(&late, "a_add").await, "a", "add");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r66_a_name_in_place_of_another_stays_when_somebody_comes_who_wants_it() {
+    let a = Fake::with_tools("a", &["add"]);
+    let b = Fake::with_tools("b", &["add"]);
+    let hub = hub(BARE, &[&a, &b]).await;
+    until(&hub, &[State::Up, State::Up]).await;
+    is(&calls(&hub, "b_add").await, "b", "add");
+    let tools = json!({ "tools": [{ "name": "add" }, { "name": "b_add" }] });
+    b.lists
+        .lock()
+        .unwrap()
+        .insert("tools/list".to_owned(), tools);
+    b.lost.notify_one();
+    while names(&hub).await.len() < 3 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    is(&calls(&hub, "b_add").await, "b", "add");
+    is(&calls(&hub, "b_b_add").await, "b", "b_add");
+}

@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use waypost_config::config::Config;
-use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback, Principal, View};
+use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback, Principal, Session, View};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
 use waypost_hub::keys::Keys;
@@ -20,6 +20,7 @@ use waypost_hub::reply::{End, Reply};
 use waypost_hub::store::{Store, StoreError};
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::object::Object;
@@ -49,6 +50,8 @@ pub(crate) struct Fake {
     /// How long a list takes.
     pub(crate) lists_take: Mutex<Duration>,
     pub(crate) lost: Notify,
+    /// The process that it is now.
+    pub(crate) instance: Mutex<Option<Arc<str>>>,
     answer: Box<Answer>,
 }
 
@@ -89,6 +92,7 @@ impl Fake {
             retry_after: Mutex::default(),
             lists_take: Mutex::default(),
             lost: Notify::new(),
+            instance: Mutex::default(),
             answer: Box::new(answer),
         })
     }
@@ -145,6 +149,10 @@ impl Upstream for Fake {
 
     fn call(&self, call: Call) -> CallFuture<'_> {
         async move {
+            if !call.carrier.admits(self.instance.lock().unwrap().as_ref()) {
+                let gone = ErrorObject::new(-32602, "unknown task");
+                return Ok(Reply::error(gone));
+            }
             self.calls.lock().unwrap().push(call.clone());
             if self.down.load(Ordering::SeqCst) {
                 return Err(self.refused());
@@ -160,6 +168,10 @@ impl Upstream for Fake {
             }
         }
         .boxed()
+    }
+
+    fn instance(&self, _: &Principal, _: Option<&Session>) -> Option<Arc<str>> {
+        self.instance.lock().unwrap().clone()
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {

@@ -8,14 +8,17 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
-use waypost_hub::call::{Call, View};
+use tokio_util::sync::CancellationToken;
+use waypost_hub::call::{Call, Principal, Session, View};
 use waypost_hub::catalog::Missing;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_wire::message::Notification;
 
-use crate::fake::{Fake, call, declaring, echo, error, hub, object, result, upstreams, value};
+use crate::fake::{
+    Fake, call, declaring, echo, error, hub, object, reply, result, upstreams, value,
+};
 
 /// Speaks on the subscriptions that were opened at a fake.
 type Voices = Arc<Mutex<Vec<mpsc::Sender<Event>>>>;
@@ -29,23 +32,25 @@ fn listening(name: &str, capabilities: Value, lists: &[(&str, Value)]) -> (Arc<F
         if call.method != "subscriptions/listen" {
             return Ok(echo(call));
         }
-        let (sender, receiver) = mpsc::channel(8);
-        let acknowledged = notification(
-            "notifications/subscriptions/acknowledged",
-            &json!({
-            "notifications": value(&call.params)["notifications"] }),
-        );
-        sender.try_send(acknowledged).unwrap();
-        heard.lock().unwrap().push(sender);
-        let events = stream::unfold(receiver, |mut receiver| async move {
-            receiver
-                .recv()
-                .await
-                .map(|event| (Ok::<_, CallError>(event), receiver))
-        });
-        Ok(Reply::Stream(events.boxed()))
+        Ok(acknowledges(&heard, call))
     });
     (fake, voices)
+}
+
+/// A subscription that stands, with one more voice.
+fn acknowledges(voices: &Voices, call: &Call) -> Reply {
+    let (sender, receiver) = mpsc::channel(8);
+    let acknowledged = notification(
+        "notifications/subscriptions/acknowledged",
+        &json!({ "notifications": value(&call.params)["notifications"] }),
+    );
+    sender.try_send(acknowledged).unwrap();
+    voices.lock().unwrap().push(sender);
+    let events = stream::unfold(receiver, |mut receiver| async move {
+        let event = receiver.recv().await?;
+        Some((Ok::<_, CallError>(event), receiver))
+    });
+    Reply::Stream(events.boxed())
 }
 
 fn notification(method: &str, params: &Value) -> Event {
@@ -446,6 +451,107 @@ async fn opening_a_subscription_again_has_a_deadline() {
         "{missed:?}"
     );
     assert_eq!(a.count("subscriptions/listen"), 3);
+}
+
+/// A fake whose tasks die with it, a task of it by this caller, and how it speaks.
+async fn with_task(lists: &[(&str, Value)]) -> (Arc<Fake>, Voices, Arc<Hub>, String) {
+    let voices = Voices::default();
+    let heard = Arc::clone(&voices);
+    let mut all = vec![("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+    all.extend_from_slice(lists);
+    let capabilities = json!({
+        "tools": {}, "resources": { "subscribe": true },
+        "extensions": { "io.modelcontextprotocol/tasks": {} },
+    });
+    let fake = Fake::new("a", capabilities, &all, move |call: &Call| {
+        match &*call.method {
+            "subscriptions/listen" => Ok(acknowledges(&heard, call)),
+            "tools/call" => Ok(reply(
+                &json!({ "resultType": "task", "taskId": "t1", "status": "working" }),
+            )),
+            _ => Ok(reply(&json!({ "taskId": "t1", "status": "completed" }))),
+        }
+    });
+    *fake.instance.lock().unwrap() = Some("child 1".into());
+    let hub = settled(&upstreams(&["a"]), &[&fake]).await;
+    let create = declaring(call("tools/call", &json!({ "name": "a_x" })), &tasks());
+    let created = result(hub.call(create).await).await;
+    let handle = created["taskId"].as_str().unwrap().to_owned();
+    (fake, voices, hub, handle)
+}
+
+fn tasks() -> Value {
+    json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } })
+}
+
+async fn listen_with_tasks(hub: &Arc<Hub>, filter: &Value) -> EventStream {
+    let wanted = call("subscriptions/listen", &json!({ "notifications": filter }));
+    let wanted = declaring(wanted, &tasks());
+    hub.call(wanted).await.unwrap().into_stream()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_of_a_task_hears_nothing_of_the_next_process_with_the_same_id() {
+    let (a, voices, hub, handle) = with_task(&[]).await;
+    let mut events = listen_with_tasks(&hub, &json!({ "taskIds": [handle] })).await;
+    let (_, params) = next(&mut events).await;
+    assert_eq!(params["notifications"], json!({ "taskIds": [handle] }));
+    let told = notification(
+        "notifications/tasks",
+        &json!({ "taskId": "t1", "status": "working" }),
+    );
+    say(&voices, &told);
+    assert_eq!(next(&mut events).await.1["taskId"], *handle);
+
+    let before = (a.count("subscriptions/listen"), a.count("tasks/get"));
+    *a.instance.lock().unwrap() = Some("child 2".into());
+    voices.lock().unwrap().clear();
+    nothing(&mut events).await;
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    say(&voices, &told);
+    nothing(&mut events).await;
+    let after = (a.count("subscriptions/listen"), a.count("tasks/get"));
+    assert_eq!(before, after, "it was not even asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_loses_its_task_still_hears_of_resources() {
+    let listed = json!({ "resources": [{ "uri": "file:///x", "name": "x" }] });
+    let (a, voices, hub, handle) = with_task(&[("resources/list", listed)]).await;
+    let filter = json!({ "resourceSubscriptions": ["file:///x"], "taskIds": [handle] });
+    let mut events = listen_with_tasks(&hub, &filter).await;
+    assert_eq!(next(&mut events).await.1["notifications"], filter);
+    *a.instance.lock().unwrap() = Some("child 2".into());
+    voices.lock().unwrap().clear();
+    let (method, params) = next(&mut events).await;
+    assert_eq!(method, "notifications/resources/updated");
+    assert_eq!(params["uri"], "file:///x");
+    let calls = a.calls.lock().unwrap();
+    let last = calls.iter().rfind(|c| c.method == "subscriptions/listen");
+    let asked = &value(&last.unwrap().params)["notifications"];
+    assert_eq!(*asked, json!({ "resourceSubscriptions": ["file:///x"] }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_to_a_resource_goes_where_the_callers_own_calls_go() {
+    let listed = json!({ "resources": [{ "uri": "file:///x", "name": "x" }] });
+    let able = json!({ "resources": { "subscribe": true } });
+    let (a, _voices) = listening("a", able, &[("resources/list", listed)]);
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let filter = json!({ "resourceSubscriptions": ["file:///x"] });
+    let wanted = call("subscriptions/listen", &json!({ "notifications": filter }));
+    let mut wanted = declaring(wanted, &json!({ "elicitation": {} }));
+    wanted.principal = Principal::new("ann");
+    wanted.session = Some(Session::new("s1", CancellationToken::new()));
+    let mut events = hub.call(wanted).await.unwrap().into_stream();
+    next(&mut events).await;
+    let calls = a.calls.lock().unwrap();
+    let sent = calls.iter().rfind(|c| c.method == "subscriptions/listen");
+    let sent = sent.unwrap();
+    assert_eq!(sent.principal, Principal::new("ann"));
+    assert_eq!(&**sent.session.as_ref().unwrap().id(), "s1");
+    // A session that is opened for it is opened for this client.
+    assert!(sent.meta.capabilities.object().contains("elicitation"));
 }
 
 #[tokio::test(start_paused = true)]

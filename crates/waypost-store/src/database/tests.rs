@@ -312,3 +312,25 @@ async fn sessions_whose_ids_do_not_open_any_more_go_while_it_runs() {
     assert!(database.session("old").await.unwrap().is_none());
     assert!(database.session("new").await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn a_database_that_does_not_answer_is_given_up() {
+    let (_folder, database) = fresh().await;
+    // Its one connection.
+    let held = database.pool.acquire().await.unwrap();
+    let store: &dyn Store = &database;
+    tokio::time::pause();
+    let started = tokio::time::Instant::now();
+    let errors = [
+        store.load().await.map(drop),
+        store.save(learned("a")).await,
+        store.forget("a").await,
+        store.session("a").await.map(drop),
+        store.save_session("a", SessionRecord::default()).await,
+    ];
+    assert!(errors.iter().all(Result::is_err), "{errors:?}");
+    assert!(started.elapsed() <= WITHIN * 6, "{:?}", started.elapsed());
+    tokio::time::resume();
+    drop(held);
+    store.save(learned("a")).await.unwrap();
+}

@@ -135,6 +135,11 @@ impl Listeners {
         }
     }
 
+    /// Whether there is one.
+    pub(crate) fn any(&self) -> bool {
+        !self.all().listening.is_empty()
+    }
+
     pub(crate) fn remove(&self, number: u64) {
         self.all().listening.remove(&number);
     }

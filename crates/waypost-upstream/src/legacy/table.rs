@@ -247,7 +247,7 @@ impl Table {
     pub(crate) fn expire(&self, idle: Duration) -> Option<Instant> {
         let mut state = self.state();
         let now = Instant::now();
-        let since = if state.open.is_empty() {
+        let since = if state.open.is_empty() && !self.listeners.any() {
             state.used
         } else {
             now
@@ -353,10 +353,9 @@ impl Table {
             method::PROGRESS => self.progress(notification),
             method::MESSAGE => self.log(of, notification),
             method::CANCELLED => self.withdraw(&notification),
-            method::TOOLS_CHANGED
-            | method::PROMPTS_CHANGED
-            | method::RESOURCES_CHANGED
-            | method::RESOURCE_UPDATED => {
+            // Who subscribed to a resource did so here, and it may be this session's own.
+            method::RESOURCE_UPDATED => self.listeners.tell(&notification),
+            method::TOOLS_CHANGED | method::PROMPTS_CHANGED | method::RESOURCES_CHANGED => {
                 let elsewhere = self.others.upgrade();
                 let elsewhere = elsewhere.is_some_and(|pool| pool.tell_home(&notification));
                 self.listeners.tell(&notification) || elsewhere

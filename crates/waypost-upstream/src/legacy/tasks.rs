@@ -28,6 +28,7 @@ use waypost_wire::task::Status;
 use super::exchange::{Exchange, Need};
 use super::session::Session;
 use crate::fault::Fault;
+use crate::outcome::unknown_task;
 
 /// The request that waits for the end.
 pub(crate) const RESULT: &str = "tasks/result";
@@ -210,7 +211,9 @@ pub(crate) async fn answer(
     call: &Call,
 ) -> Result<Reply, CallError> {
     let fail = |fault: Fault| fault.into_call(upstream);
-    call.carrier.note(session.instance());
+    if !call.carrier.admits(Some(session.instance())) {
+        return Ok(unknown_task());
+    }
     let task = call.params.string("taskId").unwrap_or_default();
     let params = Object::from_iter([("taskId", Raw::string(&task))]);
     if call.method == method::TASKS_UPDATE {
@@ -232,7 +235,7 @@ pub(crate) async fn answer(
         session.results.forget(&task);
     }
     let asked = match asked {
-        Err(fault) if is_forgotten(session, &fault) => return Ok(unknown()),
+        Err(fault) if is_forgotten(session, &fault) => return Ok(unknown_task()),
         asked => asked.map_err(fail)?,
     };
     match asked {
@@ -244,7 +247,7 @@ pub(crate) async fn answer(
             let old = raw.as_object().map_err(|m| fail(Fault::Malformed(m)))?;
             match detailed(session, upstream, &task, &old).await {
                 Ok(task) => Ok(Reply::complete(task)),
-                Err(fault) if is_forgotten(session, &fault) => Ok(unknown()),
+                Err(fault) if is_forgotten(session, &fault) => Ok(unknown_task()),
                 Err(fault) => Err(fail(fault)),
             }
         }
@@ -258,11 +261,6 @@ fn is_forgotten(session: &Session, fault: &Fault) -> bool {
         session.retire();
     }
     forgotten
-}
-
-/// What is said of a task that nobody knows.
-pub(crate) fn unknown() -> Reply {
-    Reply::error(ErrorObject::new(code::INVALID_PARAMS, "unknown task"))
 }
 
 /// The task with what it asks, or what it brought.

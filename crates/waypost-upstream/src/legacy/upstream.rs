@@ -33,6 +33,7 @@ use super::tasks::{self, Supports};
 use super::translate;
 use super::url_mode::Visits;
 use crate::fault::Fault;
+use crate::outcome::unknown_task;
 
 /// Why a call was not answered.
 #[derive(Debug)]
@@ -124,6 +125,9 @@ impl Legacy {
             }
             method::LISTEN => {
                 let session = self.pool.of(&call).await?;
+                if !call.carrier.admits(Some(session.instance())) {
+                    return Ok(unknown_task());
+                }
                 return Ok(listen::open(session, &self.upstream, &call).await);
             }
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
@@ -176,7 +180,7 @@ impl Legacy {
         let session = session.filter(|session| tasks::has(&session.facts));
         match session {
             Some(session) => tasks::answer(&session, &self.upstream, call).await,
-            None => Ok(tasks::unknown()),
+            None => Ok(unknown_task()),
         }
     }
 

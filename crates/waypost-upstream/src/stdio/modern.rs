@@ -18,6 +18,7 @@ use super::writer::Outgoing;
 use crate::backoff::Backoff;
 use crate::fault::{Fault, How};
 use crate::flight::{Flight, Opened, Want};
+use crate::outcome::unknown_task;
 
 /// One process and the calls in flight at it.
 #[derive(Clone, Debug)]
@@ -60,8 +61,10 @@ impl Speaker {
 
     /// Sends `call` and waits for the first answer.
     pub(crate) async fn call(&self, mut call: Call) -> Result<Reply, Fault> {
+        if !call.carrier.admits(Some(self.child.instance())) {
+            return Ok(unknown_task());
+        }
         let place = self.calls.open(&call)?;
-        call.carrier.note(self.child.instance());
         let id = place.id;
         call.meta.put(&mut call.params);
         let request = message::encode_request(&Id::number(id), &call.method, &call.params);

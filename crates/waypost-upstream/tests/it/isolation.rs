@@ -6,6 +6,7 @@ use rustix::process::{Pid, test_kill_process};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::{Call, Carrier, Principal, Session};
 use waypost_hub::error::Kind;
+use waypost_hub::reply::End;
 use waypost_hub::upstream::Upstream;
 
 use crate::kit::{complete, end_of, in_time, tool, upstream};
@@ -62,6 +63,24 @@ async fn callers_that_are_kept_apart_have_a_process_each() {
     assert_eq!(error.kind, Kind::Throttled);
     in_time(upstream.close()).await;
     assert!([home, of_ann, of_bob].into_iter().all(|pid| !alive(pid)));
+}
+
+#[tokio::test]
+async fn a_call_for_a_process_that_is_gone_reaches_no_other() {
+    let upstream = upstream(&settings(""));
+    in_time(upstream.discover(None)).await.unwrap();
+    let now = upstream.instance(&Principal::own(), None);
+    let mut call = tool("pids");
+    call.carrier = Carrier::only(now.as_ref());
+    pid(&*upstream, call.clone()).await;
+    assert!(!call.carrier.is_astray());
+    for gone in [Some("gone".into()), None] {
+        call.carrier = Carrier::only(gone.as_ref());
+        let end = end_of(&*upstream, call.clone()).await.unwrap();
+        assert!(matches!(end, End::Error(error) if error.code() == -32602));
+        assert!(call.carrier.is_astray());
+    }
+    in_time(upstream.close()).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use waypost_hub::call::{Call, Principal};
+use waypost_hub::call::{Call, Carrier, Principal};
 use waypost_hub::reply::End;
 use waypost_hub::upstream::Upstream;
 use waypost_testkit::demo::{legacy_tasks, tasks};
@@ -157,4 +157,36 @@ async fn a_task_of_nobody_is_unknown() {
     let get = caller("tasks/get", &json!({ "taskId": "none" }));
     let end = end_of(&*upstream, get).await.unwrap();
     assert!(matches!(end, End::Error(error) if error.code() == -32602));
+}
+
+#[tokio::test]
+async fn a_call_about_a_task_of_a_session_that_is_gone_is_not_sent() {
+    let (running, upstream) = server().await;
+    let call = tool("confirm_delete", &json!({ "filename": "x" }));
+    let task = created(&*upstream, call).await;
+    let id = json!({ "taskId": task["taskId"] });
+    let gone = Some("gone".into());
+    for method in [
+        "tasks/get",
+        "tasks/update",
+        "tasks/cancel",
+        "subscriptions/listen",
+    ] {
+        let mut call = caller(method, &id);
+        call.carrier = Carrier::only(gone.as_ref());
+        let end = end_of(&*upstream, call.clone()).await.unwrap();
+        assert!(
+            matches!(end, End::Error(error) if error.code() == -32602),
+            "{method}"
+        );
+        assert!(call.carrier.is_astray());
+    }
+    for method in ["tasks/get", "tasks/cancel"] {
+        assert!(running.seen().of(method).is_empty(), "{method}");
+    }
+    let mut call = caller("tasks/cancel", &id);
+    let now = upstream.instance(&call.principal, None);
+    call.carrier = Carrier::only(now.as_ref());
+    complete(&*upstream, call.clone()).await;
+    assert!(!call.carrier.is_astray());
 }

@@ -1,4 +1,5 @@
 use axum::body::Body;
+use futures_util::FutureExt as _;
 use http::Request;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -69,6 +70,11 @@ impl Store for Forgetful {
 }
 
 async fn stack(yaml: &str) -> Stack {
+    let (config, hub) = hub(yaml).await;
+    Stack::new(&config, config.listen, &hub, None)
+}
+
+async fn hub(yaml: &str) -> (Arc<Config>, Arc<Hub>) {
     let config = Arc::new(waypost_config::parse_str(yaml).unwrap().config);
     let member = |settings: &waypost_config::Upstream| {
         Arc::new(Member::new(settings.clone(), Arc::new(Slow)))
@@ -81,7 +87,7 @@ async fn stack(yaml: &str) -> Stack {
         background: Tasks::default(),
     });
     hub.start().await;
-    Stack::new(&config, config.listen, &hub, None)
+    (config, hub)
 }
 
 /// A call of the slow tool, whose caller accepts these media types.
@@ -123,4 +129,25 @@ async fn a_call_may_take_as_long_for_a_caller_of_json_as_for_one_of_streams() {
         );
         assert!(before.elapsed() >= SLOW);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_there_when_calls_are_given_up_is_given() {
+    let (_config, hub) = hub("upstreams: { s: { command: s } }").await;
+    let params = object(&json!({ "name": "s_think", "arguments": {} }));
+    let begin = || {
+        Box::pin(LastWords::call(
+            &hub,
+            Call::own("tools/call", params.clone()),
+        ))
+    };
+    let mut ready = begin();
+    assert!(tokio::time::timeout(SLOW / 4, &mut ready).await.is_err());
+    tokio::time::advance(SLOW).await;
+    let mut late = begin();
+    assert!((&mut late).now_or_never().is_none());
+    hub.give_up_calls();
+    assert!(matches!(ready.now_or_never(), Some(Ok(Reply::End(_)))));
+    assert!(matches!(late.now_or_never(), Some(Err(_))));
+    assert!(matches!(begin().now_or_never(), Some(Err(_))), "a new one");
 }

@@ -152,16 +152,17 @@ impl Upstream for Fake {
     }
 
     fn call(&self, call: Call) -> CallFuture<'_> {
-        let act = self.next(&call.method);
         // What carries a caller's first call is opened for it.
         let mut instance = self.instance.lock().unwrap();
         if let Some(opened) = self.opens.lock().unwrap().take() {
             *instance = Some(opened);
         }
-        if let Some(instance) = &*instance {
-            call.carrier.note(instance);
+        if !call.carrier.admits(instance.as_ref()) {
+            let gone = ErrorObject::new(-32602, "unknown task");
+            return Box::pin(async { Ok(Reply::error(gone)) });
         }
         drop(instance);
+        let act = self.next(&call.method);
         let token = call.meta.progress_token.clone();
         self.seen.lock().unwrap().push(Seen {
             at: Instant::now(),

@@ -83,7 +83,7 @@ async fn the_callers_headers_stay_behind() {
     let mut get = call(tasks());
     get.method = "tasks/get".to_owned();
     get.params = object(&id(&handle));
-    get.headers.name = Some(handle);
+    get.headers.params = vec![("mcp-param-x".to_owned(), handle)];
     let (reply, member) = world.serve(get).await.unwrap();
     drop(reply);
     assert_eq!(&*member.unwrap().name, "up");
@@ -272,6 +272,20 @@ async fn a_task_of_a_process_that_is_gone_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_about_a_task_is_not_sent_to_the_next_process_which_may_have_the_same_id() {
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let world = World::new();
+        world.fake.run_as("child 1");
+        let handle = handle(&world).await;
+        world.fake.on(method, [done()]);
+        // It is there only when the call goes.
+        world.fake.opens("child 2");
+        is_unknown(world.tasks(method, "ann", id(&handle)).await, method);
+        assert_eq!(world.fake.count(method), 0, "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handle_names_the_process_that_the_call_was_sent_to() {
     let world = World::new();
     world.fake.run_as("child 1");
@@ -320,8 +334,8 @@ async fn a_handle_in_a_subscription_opens_for_its_principal_only() {
     let handle = handle(&world).await;
     let mut listen = call(tasks());
     listen.method = "subscriptions/listen".to_owned();
-    let (member, task) = world.desk.open(&world.catalog, &listen, &handle).unwrap();
-    assert_eq!((&*member.name, task.as_str()), ("up", "t1"));
+    let task = world.desk.open(&world.catalog, &listen, &handle).unwrap();
+    assert_eq!((&*task.member.name, task.id.as_str()), ("up", "t1"));
     listen.principal = Principal::new("bob");
     assert!(world.desk.open(&world.catalog, &listen, &handle).is_err());
 }
@@ -336,6 +350,28 @@ async fn an_unusable_task_is_the_upstreams_fault() {
         world.fake.on("tools/call", [task(made)]);
         let error = world.end(tasks()).await.unwrap_err();
         assert_eq!(error.kind, Kind::BadUpstream);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_cannot_be_named_or_understood_is_not_left_running() {
+    let long = "x".repeat(5000);
+    for (policy, made) in [
+        (
+            "auto",
+            json!({ "resultType": "task", "taskId": long, "status": "working" }),
+        ),
+        (
+            "collapse",
+            json!({ "resultType": "task", "taskId": "t", "status": "odd" }),
+        ),
+    ] {
+        let world = World::with(policy);
+        world.fake.on("tools/call", [task(made.clone())]);
+        world.end(tasks()).await.unwrap_err();
+        world.fake.called("tasks/cancel", 1).await;
+        let cancelled = world.fake.seen("tasks/cancel")[0].param("taskId");
+        assert_eq!(cancelled, made["taskId"]);
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_config::config::Isolation;
 use waypost_hub::call::{Asks, Call, Session};
-use waypost_hub::reply::{End, Event, Reply};
+use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::message::Outcome;
@@ -468,4 +468,73 @@ async fn a_call_that_cannot_be_asked_leaves_the_question_to_its_client() {
     let (end, ()) = join(end(&legacy, deaf), plays).await;
     assert!(matches!(end, End::Complete(_)), "{end:?}");
     assert_eq!(asked.0.lock().unwrap().len(), 1);
+}
+
+/// A listener of this, once it is acknowledged.
+async fn listens(legacy: &Legacy, session: Option<&str>, wanted: &Value) -> EventStream {
+    let params = object(&json!({ "notifications": wanted }));
+    let mut call = Call::own("subscriptions/listen", params);
+    call.session = session.map(|id| Session::new(id, CancellationToken::new()));
+    let mut events = legacy.call(call).await.unwrap().into_stream();
+    events.next().await.unwrap().unwrap();
+    events
+}
+
+async fn hears(events: &mut EventStream) -> Option<String> {
+    match timeout(Duration::from_secs(1), events.next()).await {
+        Ok(Some(Ok(Event::Notification(told)))) => Some(told.method),
+        Ok(other) => panic!("{other:?}"),
+        Err(_) => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r10_what_one_session_hears_of_its_resource_is_told_to_no_other() {
+    let server = Played::new();
+    server.welcomes(
+        Duration::ZERO,
+        r#"{"result":{"protocolVersion":"2025-06-18",
+            "capabilities":{"resources":{"subscribe":true}}}}"#,
+    );
+    let legacy = server.legacy(Isolation::Session, 9);
+    let wanted = json!({ "resourceSubscriptions": ["file:///x"], "resourcesListChanged": true });
+    let mut all = Vec::new();
+    for (at, session) in [Some("one"), Some("two"), None].into_iter().enumerate() {
+        let plays = async {
+            while server.dialled() <= at {
+                tokio::task::yield_now().await;
+            }
+            let line = server.line(at);
+            let request = line.request("resources/subscribe").await;
+            line.says(&result(&request));
+        };
+        let (listener, ()) = join(listens(&legacy, session, &wanted), plays).await;
+        all.push(listener);
+    }
+    let updated = "notifications/resources/updated";
+    server
+        .line(0)
+        .says(&json!({ "method": updated, "params": { "uri": "file:///x" } }));
+    assert_eq!(hears(&mut all[0]).await.as_deref(), Some(updated));
+    assert_eq!(hears(&mut all[1]).await, None);
+    assert_eq!(hears(&mut all[2]).await, None, "Waypost's own");
+    // A list is everybody's.
+    let changed = "notifications/resources/list_changed";
+    server.line(0).says(&json!({ "method": changed }));
+    assert_eq!(hears(&mut all[2]).await.as_deref(), Some(changed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_with_a_listener_is_not_unused() {
+    let server = Played::new();
+    let legacy = server.legacy(Isolation::Session, 9);
+    let wanted = json!({ "toolsListChanged": true });
+    let mut listener = listens(&legacy, Some("one"), &wanted).await;
+    sleep(Duration::from_secs(600)).await;
+    let changed = "notifications/tools/list_changed";
+    server.line(0).says(&json!({ "method": changed }));
+    assert_eq!(hears(&mut listener).await.as_deref(), Some(changed));
+    drop(listener);
+    sleep(Duration::from_secs(121)).await;
+    assert!(server.line(0).is_closed());
 }
