@@ -7,7 +7,7 @@ use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::method;
-use waypost_wire::result::{INPUT_REQUESTS, ensure_complete};
+use waypost_wire::result::{INPUT_REQUESTS, ensure_complete, ensure_freshness};
 
 use crate::asks;
 use crate::call::Call;
@@ -33,6 +33,8 @@ pub(crate) struct Caller {
     capabilities: ClientCapabilities,
     /// Whether it asked how a task is.
     polls: bool,
+    /// Whether it read a resource.
+    reads: bool,
 }
 
 impl Caller {
@@ -42,6 +44,7 @@ impl Caller {
             request_id: Arc::clone(&call.request_id),
             capabilities: call.meta.capabilities.clone(),
             polls: call.method == method::TASKS_GET,
+            reads: call.method == method::RESOURCES_READ,
         }
     }
 }
@@ -61,6 +64,9 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
     }
     if let End::Complete(result) = &mut end {
         ensure_complete(result);
+        if caller.reads {
+            ensure_freshness(result);
+        }
     }
     if let Some(result) = end.result_mut() {
         own::sign_of(result, member);

@@ -24,6 +24,7 @@ use crate::limit::Limit;
 use crate::member::Member;
 use crate::readiness::Readiness;
 use crate::registry::Learned;
+use crate::saving::save;
 use crate::status::State;
 use crate::store::Store;
 use crate::supervise;
@@ -327,8 +328,9 @@ impl Hub {
         });
         if before.is_some_and(|before| before.claims != claims) {
             let (store, member) = (Arc::clone(&self.store), Arc::clone(member));
+            let background = self.background.clone();
             self.background
-                .spawn(|_| async move { save(&*store, &member).await });
+                .spawn(|_| async move { save(&store, &member, &background).await });
         }
     }
 
@@ -342,8 +344,8 @@ impl Hub {
     }
 
     /// Keeps what is known of a member over restarts.
-    pub(crate) async fn save(&self, member: &Member) {
-        save(&*self.store, member).await;
+    pub(crate) async fn save(&self, member: &Arc<Member>) {
+        save(&self.store, member, &self.background).await;
     }
 
     async fn remember(&self) {
@@ -392,16 +394,6 @@ fn warn(before: &Catalog, after: &Catalog) {
         {
             tracing::warn!(endpoint = name, "{text}");
         }
-    }
-}
-
-async fn save(store: &dyn Store, member: &Member) {
-    let Some(learned) = member.learned() else {
-        return;
-    };
-    if let Err(error) = store.save(Learned::clone(&learned)).await {
-        tracing::error!(upstream = &*member.name, %error, source = %error.source,
-            "what was learned is not remembered");
     }
 }
 

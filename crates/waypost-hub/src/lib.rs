@@ -33,6 +33,7 @@ mod refresh;
 pub mod registry;
 pub mod reply;
 mod router;
+mod saving;
 pub mod sealed;
 pub mod shared;
 pub mod status;

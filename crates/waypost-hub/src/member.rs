@@ -37,6 +37,8 @@ pub struct Member {
     /// Whether a subscription to its list changes stands.
     followed: AtomicBool,
     listed: AtomicBool,
+    /// Somebody sees to it that what is known is stored after all.
+    unsaved: AtomicBool,
     /// A bit for each kind of list: it is declared, but was never read.
     unread: AtomicU8,
     /// A bit for each kind of list about which the server answered, be it that it has none.
@@ -66,6 +68,7 @@ impl Member {
             learned: ArcSwapOption::empty(),
             followed: AtomicBool::new(false),
             listed: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
             unread: AtomicU8::new(0),
             answered: AtomicU8::new(0),
             permits: Limit::new(settings.max_in_flight),
@@ -153,6 +156,11 @@ impl Member {
     /// Whether the catalogue that clients see was made with what is known of it.
     pub(crate) fn is_listed(&self) -> bool {
         self.listed.load(Ordering::Acquire)
+    }
+
+    /// Whether somebody saw to it before that what is known is stored after all.
+    pub(crate) fn set_unsaved(&self, unsaved: bool) -> bool {
+        self.unsaved.swap(unsaved, Ordering::AcqRel)
     }
 
     pub(crate) fn set_listed(&self) {

@@ -287,6 +287,14 @@ impl Hub {
                 .detail("still starting")
                 .retryable());
         }
+        let never = |m: &&Arc<Member>| m.learned().is_none() && prefixed(m);
+        if let Some(member) = catalog.shown(&call.view).find(never) {
+            let error = CallError::upstream(ErrorKind::Unavailable, &member.name).retryable();
+            return Err(match member.status.report().last_error {
+                Some(last) => error.detail(format!("nothing is known of it yet: {last}")),
+                None => error.detail("nothing is known of it yet"),
+            });
+        }
         let unread = |m: &&Arc<Member>| m.is_unread(kind) && prefixed(m);
         match catalog.shown(&call.view).find(unread) {
             Some(member) => Err(CallError::upstream(ErrorKind::Unavailable, &member.name)

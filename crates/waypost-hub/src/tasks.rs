@@ -15,6 +15,7 @@ pub(crate) mod collapse;
 mod drive;
 pub(crate) mod event;
 pub(crate) mod handle;
+mod misplaced;
 pub(crate) mod parked;
 pub(crate) mod passthrough;
 pub(crate) mod policy;
@@ -42,6 +43,7 @@ use crate::registry::Learned;
 use crate::reply::Reply;
 use crate::status::State;
 use handle::{Opened, Seals};
+use misplaced::Other;
 use parked::Parked;
 use remote::Cancels;
 use state::States;
@@ -161,7 +163,8 @@ impl TaskDesk {
             return Err(state::unknown_state());
         }
         let binding = state::Binding::of(&call);
-        let reply = send(call).await?;
+        let other = Other::new(&self.0, member, &mut call);
+        let reply = other.check(send(call).await?)?;
         state::wrap_reply(&self.0, member, binding, reply)
     }
 

@@ -49,6 +49,19 @@ impl ResultType {
     }
 }
 
+/// Ensures `ttlMs` and `cacheScope` where a result must have them: what is not said, or cannot be
+/// understood, is stale at once and its reader's own (specification: caching).
+pub fn ensure_freshness(result: &mut Object) {
+    let ttl = result.get(TTL_MS).and_then(Raw::as_i64);
+    if ttl.is_none_or(|ttl| ttl < 0) {
+        result.set(TTL_MS, Raw::from_serialize(&0));
+    }
+    let scope = result.get(CACHE_SCOPE).map(Raw::text);
+    if !matches!(scope, Some("\"public\"" | "\"private\"")) {
+        result.set(CACHE_SCOPE, Raw::string("private"));
+    }
+}
+
 /// Ensures `resultType: "complete"`, where a result does not say what it is or says something
 /// else. `true` when something had to change; otherwise every byte stays as it came.
 pub fn ensure_complete(result: &mut Object) -> bool {

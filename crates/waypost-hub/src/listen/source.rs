@@ -21,6 +21,7 @@ use crate::forward::usable;
 use crate::member::Member;
 use crate::reply::{End, Event, EventStream};
 use crate::subscription::{Said, Subscription};
+use crate::tasks::passthrough::ensure_complete_inside;
 
 /// Questions about tasks that are asked at once after a subscription was lost, and how long one
 /// may take.
@@ -181,6 +182,11 @@ impl Group {
             // A server may report a part of a resource that was subscribed to; a task it may not.
             None if member == "uri" && self.has_part(&original) => {}
             None => return None,
+        }
+        if notification.method == method::TASK_STATUS
+            && !ensure_complete_inside(&mut notification.params)
+        {
+            return None;
         }
         self.take_out_undeclared(&mut notification.params);
         Some(notification)

@@ -132,6 +132,8 @@ impl Drive {
                 Event::End(end) => return Ok(end),
                 Event::Notification(notification) => {
                     self.progress.passed(&notification);
+                    // It has begun to run.
+                    self.plan.on_demand = OnDemand::PassOn;
                     notifier.send(notification).await;
                 }
             }

@@ -205,7 +205,7 @@ fn answer(end: End, asked: &Asked) -> Result<End, CallError> {
 
 /// Ensures `resultType: "complete"` in the final result that a task holds; `false` when that says
 /// that it is something else.
-fn ensure_complete_inside(task: &mut Object) -> bool {
+pub(crate) fn ensure_complete_inside(task: &mut Object) -> bool {
     let Some(Ok(mut inner)) = task.get("result").map(Raw::as_object) else {
         return true;
     };

@@ -352,7 +352,8 @@ async fn a_task_is_asked_about_after_its_subscription_was_lost() {
     assert_eq!(method, "notifications/tasks");
     assert_eq!(
         params,
-        json!({ "taskId": handle, "status": "completed", "ttlMs": null, "result": { "content": [] },
+        json!({ "taskId": handle, "status": "completed", "ttlMs": null,
+            "result": { "content": [], "resultType": "complete" },
             "_meta": { ID: "c1" } })
     );
 }

@@ -12,6 +12,7 @@ mod collisions;
 mod fake;
 mod forwarding;
 mod listening;
+mod misplaced;
 mod paging;
 mod routing;
 mod supervising;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -12,7 +12,8 @@ use waypost_hub::hub::Hub;
 use waypost_hub::member::Member;
 use waypost_hub::registry::{Catalogue, Learned};
 use waypost_hub::status::State;
-use waypost_hub::upstream::{Facts, Upstream};
+use waypost_hub::store::{Store, StoreError};
+use waypost_hub::upstream::{BoxFuture, Facts, Upstream};
 
 use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result, upstreams};
 
@@ -388,6 +389,66 @@ async fn what_was_learned_is_served_after_a_restart_without_the_upstream() {
         [""; 0],
         "another address may be another server"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_stored_is_stored_when_it_can() {
+    let fake = Fake::with_tools("a", &["x"]);
+    let store = Arc::new(Locked::default());
+    store.1.store(true, Ordering::SeqCst);
+    let hub = hub_with(&upstreams(&["a"]), &[&fake], Arc::clone(&store) as _).await;
+    until("it to be up", || state(&hub, "a") == State::Up).await;
+    sleep(Duration::from_secs(300)).await;
+    assert!(store.0.0.lock().unwrap().is_empty());
+    store.1.store(false, Ordering::SeqCst);
+    until("it to be stored", || !store.0.0.lock().unwrap().is_empty()).await;
+}
+
+/// A store that takes nothing for now.
+#[derive(Debug, Default)]
+struct Locked(Memory, AtomicBool);
+
+impl Store for Locked {
+    fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
+        self.0.load()
+    }
+
+    fn save(&self, learned: Learned) -> BoxFuture<'_, Result<(), StoreError>> {
+        if self.1.load(Ordering::SeqCst) {
+            let (action, source) = ("save", "database is locked".into());
+            return Box::pin(async move { Err(StoreError { action, source }) });
+        }
+        self.0.save(learned)
+    }
+
+    fn forget(&self, upstream: &str) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.0.forget(upstream)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r17_a_tool_of_an_upstream_that_was_never_reached_says_so() {
+    let (good, down) = (
+        Fake::with_tools("good", &["x"]),
+        Fake::with_tools("bad", &["y"]),
+    );
+    down.down.store(true, Ordering::SeqCst);
+    let hub = hub(&upstreams(&["good", "bad"]), &[&good, &down]).await;
+    until("it to be down", || state(&hub, "bad") == State::Down).await;
+    let error = hub
+        .call(call("tools/call", &json!({ "name": "bad_y" })))
+        .await;
+    let error = error.err().unwrap();
+    assert_eq!(error.kind, Kind::Unavailable);
+    let text = error.to_string();
+    assert!(
+        text.contains("bad") && text.contains("connection refused"),
+        "{text}"
+    );
+    let error = hub
+        .call(call("tools/call", &json!({ "name": "good_y" })))
+        .await;
+    assert_eq!(error.err().unwrap().kind, Kind::UnknownTarget);
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::End;
+use waypost_wire::message::Notification;
 
 use super::kit::{Act, Setup, World, complete, created, demand, done, error, result, task, tasks};
 
@@ -190,6 +191,28 @@ async fn a_demand_at_the_end_of_a_stream_is_met_too() {
     world.fake.on("tasks/get", [done()]);
     assert_eq!(word(&world.end(json!({})).await), "result");
     assert_eq!(declared(&world), [false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_told_something_is_not_sent_again() {
+    let world = World::new();
+    let Act::End(demanded) = demand(-32021) else {
+        panic!()
+    };
+    let progress = Notification {
+        method: "notifications/progress".to_owned(),
+        params: super::kit::object(&json!({ "progressToken": "t", "progress": 1 })),
+    };
+    let acts = [Act::Stream(vec![progress], demanded), task(created())];
+    world.fake.on("tools/call", acts);
+    let mut call = super::kit::call(json!({}));
+    call.meta.progress_token = Some(waypost_wire::raw::Raw::string("t"));
+    let end = world.send(call).await.unwrap().into_end().await.unwrap();
+    assert!(
+        matches!(&end, End::Error(error) if error.code() == -32021),
+        "{end:?}"
+    );
+    assert_eq!(declared(&world), [false]);
 }
 
 #[tokio::test(start_paused = true)]
