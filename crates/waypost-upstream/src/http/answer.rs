@@ -147,6 +147,11 @@ pub(crate) fn outcome(
     }
 }
 
+/// Whether a JSON body is a response that repeats `id`.
+pub(crate) fn names(body: &Bytes, id: &Id) -> bool {
+    matches!(Message::parse(body), Ok(Message::Response(Some(got), _)) if got == *id)
+}
+
 fn speaks_for_itself(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 403 | 408 | 429 | 500..=599)
 }

@@ -135,6 +135,7 @@ impl Server {
         let send = |call| async {
             let reply = speaker.call(call).await?;
             Ok(Answered {
+                nameless: false,
                 status: None,
                 reply,
             })
