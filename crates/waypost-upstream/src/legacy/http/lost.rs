@@ -37,7 +37,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// The codes that such an error has at HTTP 200: none with a meaning of its own.
-const CODES: &[i64] = &[code::INVALID_REQUEST, -32000, -32001];
+pub(super) const CODES: &[i64] = &[code::INVALID_REQUEST, -32000, -32001];
 
 /// A plain body that says something says it within this.
 const PLAIN: usize = 1024;
