@@ -102,7 +102,7 @@ impl Events {
         let message = message.map_err(|unreadable| Fault::Malformed(unreadable.reason))?;
         match message {
             Message::Notification(notification) => Ok(Some(Event::Notification(notification))),
-            Message::Response(Some(id), outcome) if id == self.id => {
+            Message::Response(Some(id), outcome) if id.is_answer_to(&self.id) => {
                 outcome::end(outcome).map(|end| Some(Event::End(end)))
             }
             Message::Response(None, error @ Outcome::Error(_)) => {

@@ -82,6 +82,28 @@ async fn a_call_carries_exactly_the_headers_of_the_protocol() {
 }
 
 #[tokio::test]
+async fn answers_that_are_not_quite_right_are_answers() {
+    let forms: [fn(&str) -> String; 3] = [
+        |id| format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#),
+        |id| format!(r#"{{"id":{id},"result":{{}}}}"#),
+        |id| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"result\":{{}}}}\n\n"),
+    ];
+    for form in forms {
+        let fake = Fake::always(move |seen| {
+            let body = form(&seen.id());
+            let kind = match body.starts_with("data") {
+                true => "text/event-stream",
+                false => "application/json",
+            };
+            http("200 OK", kind, &body)
+        })
+        .await;
+        let upstream = upstream(&format!("url: '{}', era: modern", fake.url()));
+        complete(&*upstream, tool("t")).await;
+    }
+}
+
+#[tokio::test]
 async fn configured_headers_win() {
     let fake = Fake::always(|seen| result(seen, "{}")).await;
     let upstream = upstream(&format!(

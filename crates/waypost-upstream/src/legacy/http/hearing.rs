@@ -1,7 +1,6 @@
 //! From bytes to what an ear takes.
 
 use bytes::Bytes;
-use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Outcome};
 use waypost_wire::raw::Raw;
 use waypost_wire::sse::{Event, Item};
@@ -83,7 +82,9 @@ pub(super) fn of_request(
     message: &Bytes,
 ) -> Result<Option<Outcome>, Fault> {
     match Message::parse(message) {
-        Ok(Message::Response(Some(got), outcome)) if got == Id::number(id) => Ok(Some(outcome)),
+        Ok(Message::Response(Some(got), outcome)) if got.as_number() == Some(id) => {
+            Ok(Some(outcome))
+        }
         // An error whose id could not be filled in.
         Ok(Message::Response(None, error @ Outcome::Error(_))) => Ok(Some(error)),
         // The answer to another request, on a stream that was resumed: its number tells whose.
