@@ -187,7 +187,7 @@ impl Drive {
         }
         let task = Task::read(created).ok_or_else(|| {
             CallError::upstream(Kind::BadUpstream, &member.name)
-                .detail("answered with a task that has no `taskId` or no known `status`")
+                .detail("answered with a task that has no `taskId` or no `status`")
         })?;
         let remote = Remote::new(member, self.carrier.instance(), task.id.clone(), call);
         if self.plan.on_task == OnTask::Refuse {
