@@ -140,6 +140,17 @@ pub fn id(head: &[u8], tail: &[u8]) -> Option<Id> {
     in_head(envelope).or_else(|| in_tail(envelope, tail))
 }
 
+/// Guesses whether a message of which the first bytes are known is a notification.
+pub fn is_notification(head: &[u8]) -> bool {
+    has_method(head) && in_head(before_body(head)).is_none()
+}
+
+/// Guesses whether a message of which the first bytes are known is no response.
+pub fn has_method(head: &[u8]) -> bool {
+    let find = |key: &[u8]| memchr::memmem::find(head, key).unwrap_or(usize::MAX);
+    find(b"\"method\"") < find(b"\"result\"").min(find(b"\"error\""))
+}
+
 /// What is known to belong to the envelope: all before the first member of another kind.
 fn before_body(head: &[u8]) -> &[u8] {
     let body = [
@@ -223,6 +234,18 @@ mod tests {
         check(r#"{"jsonrpc":"2.0","id":"a\"b","method":"m"}"#, None);
         check(r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, None);
         check(r#"{"jsonrpc":"2.0","method":"a","params":{"id":7}}"#, None);
+    }
+
+    #[test]
+    fn a_notification_is_known_by_how_it_begins() {
+        let check = |text: &str, expected| {
+            assert_eq!(is_notification(text.as_bytes()), expected, "{text}");
+        };
+        check(r#"{"jsonrpc":"2.0","method":"n","params":{"result":"#, true);
+        check(r#"{"method":"n","jsonrpc":"2.0","params":{"result":"#, true);
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"n","params":{"#, false);
+        check(r#"{"jsonrpc":"2.0","result":{"method":"n","#, false);
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{"#, false);
     }
 
     #[test]

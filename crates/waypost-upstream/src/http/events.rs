@@ -10,8 +10,9 @@ use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event};
 use waypost_wire::id::Id;
+use waypost_wire::line;
 use waypost_wire::message::{Message, Outcome};
-use waypost_wire::sse;
+use waypost_wire::sse::{self, Item};
 
 use super::frames::Frames;
 use super::pool::Lent;
@@ -25,6 +26,8 @@ pub(crate) struct Events {
     /// `None` once the end was read.
     frames: Option<Frames>,
     id: Id,
+    /// Bytes of one message.
+    limit: usize,
     upstream: Arc<str>,
     tasks: Tasks,
     /// Read before anybody asked.
@@ -42,6 +45,7 @@ impl Events {
         Self {
             frames: Some(Frames::new(body, limit)),
             id,
+            limit,
             upstream: Arc::clone(upstream),
             tasks: tasks.clone(),
             ahead: VecDeque::new(),
@@ -68,8 +72,17 @@ impl Events {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Fault>>> {
         while let Some(frames) = &mut self.frames {
-            let event = match ready!(frames.poll_next(cx)) {
-                Ok(Some(event)) => event,
+            let event = match ready!(frames.poll_item(cx)) {
+                Ok(Some(Item::Event(event))) => event,
+                Ok(Some(Item::Oversized { head, tail, .. })) => {
+                    // Its answer, or a message that the call can do without.
+                    if self.is_answer(&head, &tail) {
+                        let limit = self.limit;
+                        return self.fail(Fault::TooLarge { limit });
+                    }
+                    self.ignore("too_large");
+                    continue;
+                }
                 Ok(None) => return self.fail(Fault::NoEnd),
                 Err(fault) => return self.fail(fault),
             };
@@ -86,6 +99,12 @@ impl Events {
             }
         }
         Poll::Ready(None)
+    }
+
+    /// Whether a message of which only the ends are known is the answer. One without an id may be.
+    fn is_answer(&self, head: &[u8], tail: &[u8]) -> bool {
+        let answers = |id: Id| id.is_answer_to(&self.id);
+        !line::is_notification(head) && line::id(head, tail).is_none_or(answers)
     }
 
     fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Event, Fault>>> {

@@ -415,6 +415,38 @@ async fn notifications_come_before_the_end_however_the_bytes_are_cut() {
 }
 
 #[tokio::test]
+async fn r55_a_notification_over_the_limit_costs_the_call_nothing() {
+    for era in ["modern", "legacy"] {
+        let fake = Fake::always(|seen| {
+            let big = "y".repeat(5_000);
+            let note = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"error","data":"{big}"}}}}"#
+            );
+            let id = seen.id();
+            match seen.what() {
+                "tools/call" => http(
+                    "200 OK",
+                    "text/event-stream",
+                    &format!("data: {note}\n\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n"),
+                ),
+                "initialize" => result(
+                    seen,
+                    r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}"#,
+                ),
+                "GET" => http("405 Method Not Allowed", "text/plain", ""),
+                _ => http("202 Accepted", "text/plain", ""),
+            }
+        })
+        .await;
+        let mut parts = parts();
+        parts.response_limit = 2_000;
+        let settings = format!("url: '{}', era: {era}", fake.url());
+        let upstream = upstream_with(&settings, &parts);
+        complete(&*upstream, tool("t")).await;
+    }
+}
+
+#[tokio::test]
 async fn a_connection_survives_a_finished_stream() {
     let fake = Fake::start(|_, seen| {
         let answer = format!("{STREAM}{}0\r\n\r\n", chunk(&event(seen, r#""result":{}"#)));

@@ -12,6 +12,7 @@ use http::StatusCode;
 use tokio::time::{Instant, timeout};
 use waypost_wire::code;
 use waypost_wire::message::{Message, Outcome};
+use waypost_wire::sse::Item;
 
 use super::hearing;
 use super::lost::CODES;
@@ -152,7 +153,8 @@ impl Session {
             return Ok(Refusal::of(status, &body));
         }
         let mut frames = Frames::new(body, self.wire.limit);
-        while let Some(event) = frames.next().await? {
+        while let Some(item) = frames.next_item().await? {
+            let Item::Event(event) = item else { continue };
             for message in hearing::carried(&event) {
                 if let Ok(Message::Response(..)) = Message::parse(&message) {
                     return Ok(Refusal::of(status, &message));

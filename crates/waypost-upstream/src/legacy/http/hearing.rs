@@ -1,6 +1,7 @@
 //! From bytes to what an ear takes.
 
 use bytes::Bytes;
+use waypost_wire::line;
 use waypost_wire::message::{Message, Outcome};
 use waypost_wire::raw::Raw;
 use waypost_wire::sse::{Event, Item};
@@ -105,6 +106,27 @@ pub(super) fn of_request(
             Ok(None)
         }
     }
+}
+
+/// A message over the `limit` on the stream of request `id`, of which the ends are known. Only the
+/// call that it answers fails with it.
+///
+/// # Errors
+/// [`Fault::TooLarge`] when that is this one, or may be.
+pub(super) fn too_large(
+    ear: &dyn Ear,
+    upstream: &str,
+    (id, limit): (u64, usize),
+    (head, tail): (&[u8], &[u8]),
+) -> Result<(), Fault> {
+    let fault = Fault::TooLarge { limit };
+    match sniff::id(head, tail) {
+        _ if line::is_notification(head) => ignored(upstream, "too_large"),
+        // A question has an id of the server's, and waits for an answer that will not come.
+        Some(of) if of != id && !line::has_method(head) => ear.spoiled(of, fault),
+        _ => return Err(fault),
+    }
+    Ok(())
 }
 
 fn ignored(upstream: &str, reason: &'static str) {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Outcome};
+use waypost_wire::sse::Item;
 
 use super::doubted::{Found, Looked, Refusal};
 use super::hearing;
@@ -419,7 +420,17 @@ impl Session {
         place: &mut Place,
         named: &mut Option<&HeaderValue>,
     ) -> Result<Option<Outcome>, Fault> {
-        while let Some(event) = frames.next().await? {
+        while let Some(item) = frames.next_item().await? {
+            let event = match item {
+                Item::Event(event) => event,
+                Item::Oversized { event, head, tail } => {
+                    place.note(&event);
+                    let limit = self.wire.limit;
+                    hearing::too_large(&*self.ear, &self.wire.name, (id, limit), (&head, &tail))?;
+                    *named = None;
+                    continue;
+                }
+            };
             place.note(&event);
             for message in hearing::carried(&event) {
                 let outcome = hearing::of_request(&*self.ear, &self.wire.name, id, &message)?;
