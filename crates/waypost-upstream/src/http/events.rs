@@ -26,8 +26,6 @@ pub(crate) struct Events {
     /// `None` once the end was read.
     frames: Option<Frames>,
     id: Id,
-    /// Bytes of one message.
-    limit: usize,
     upstream: Arc<str>,
     tasks: Tasks,
     /// Read before anybody asked.
@@ -45,7 +43,6 @@ impl Events {
         Self {
             frames: Some(Frames::new(body, limit)),
             id,
-            limit,
             upstream: Arc::clone(upstream),
             tasks: tasks.clone(),
             ahead: VecDeque::new(),
@@ -72,14 +69,10 @@ impl Events {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Fault>>> {
         while let Some(frames) = &mut self.frames {
-            let event = match ready!(frames.poll_item(cx)) {
+            let id = &self.id;
+            let event = match ready!(frames.poll_item(cx, |head| can_be_missed(head, id))) {
                 Ok(Some(Item::Event(event))) => event,
-                Ok(Some(Item::Oversized { head, tail, .. })) => {
-                    // Its answer, or a message that the call can do without.
-                    if self.is_answer(&head, &tail) {
-                        let limit = self.limit;
-                        return self.fail(Fault::TooLarge { limit });
-                    }
+                Ok(Some(Item::Oversized { .. })) => {
                     self.ignore("too_large");
                     continue;
                 }
@@ -99,12 +92,6 @@ impl Events {
             }
         }
         Poll::Ready(None)
-    }
-
-    /// Whether a message of which only the ends are known is the answer. One without an id may be.
-    fn is_answer(&self, head: &[u8], tail: &[u8]) -> bool {
-        let answers = |id: Id| id.is_answer_to(&self.id);
-        !line::is_notification(head) && line::id(head, tail).is_none_or(answers)
     }
 
     fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Event, Fault>>> {
@@ -138,6 +125,13 @@ impl Events {
         Ignored { upstream, reason }.emit();
         None
     }
+}
+
+/// Whether the call `id` can do without a message that begins so: a notification, or what answers
+/// another. Anything else may be the answer.
+fn can_be_missed(head: &[u8], id: &Id) -> bool {
+    let others = |of: Id| !of.is_answer_to(id);
+    line::is_notification(head) || line::id(head, &[]).is_some_and(others)
 }
 
 impl Stream for Events {

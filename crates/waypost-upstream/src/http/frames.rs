@@ -20,6 +20,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) struct Frames {
     body: Lent,
     decoder: Decoder,
+    limit: usize,
 }
 
 impl Frames {
@@ -28,22 +29,41 @@ impl Frames {
         Self {
             body,
             decoder: Decoder::new(limit),
+            limit,
         }
     }
 
     /// The next event, or the ends of one over the limit, behind which the stream goes on; `None`
-    /// when it has ended properly.
+    /// when it has ended properly. Which are worth reading to their end, `skips` tells from how
+    /// their data begins.
     ///
     /// # Errors
-    /// [`Fault::Closed`] when it broke.
-    pub(crate) async fn next_item(&mut self) -> Result<Option<Item>, Fault> {
-        std::future::poll_fn(|cx| self.poll_item(cx)).await
+    /// [`Fault::Closed`] when it broke, [`Fault::TooLarge`] for an event that is not skipped.
+    pub(crate) async fn next_item(
+        &mut self,
+        skips: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Item>, Fault> {
+        std::future::poll_fn(|cx| self.poll_item(cx, &skips)).await
     }
 
     /// As [`Self::next_item`].
-    pub(crate) fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Item>, Fault>> {
+    pub(crate) fn poll_item(
+        &mut self,
+        cx: &mut Context<'_>,
+        skips: impl Fn(&[u8]) -> bool,
+    ) -> Poll<Result<Option<Item>, Fault>> {
         loop {
-            if let Some(item) = self.decoder.next_item() {
+            let item = self.decoder.next_item();
+            let head = match &item {
+                Some(Item::Oversized { head, .. }) => Some(head),
+                Some(Item::Event(_)) => None,
+                None => self.decoder.skipped(),
+            };
+            if head.is_some_and(|head| !skips(head)) {
+                let limit = self.limit;
+                return Poll::Ready(Err(Fault::TooLarge { limit }));
+            }
+            if let Some(item) = item {
                 return Poll::Ready(Ok(Some(item)));
             }
             match ready!(Pin::new(&mut self.body).poll_frame(cx)) {

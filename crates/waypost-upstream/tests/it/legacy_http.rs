@@ -285,6 +285,7 @@ async fn a_server_from_before_the_first_version_is_spoken_to() {
         ),
         "server/discover" => http("400 Bad Request", "text/plain", "no"),
         "GET" => http("405 Method Not Allowed", "text/plain", ""),
+        "ping" => result(seen, "{}"),
         // Numbers come back as strings here too.
         "tools/call" => {
             let text = format!(r#"{{"jsonrpc":"2.0","id":"{}","result":{{}}}}"#, seen.id());

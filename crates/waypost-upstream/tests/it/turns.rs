@@ -104,7 +104,7 @@ async fn a_server_that_only_sounds_replaced_is_not_asked_with_every_call() {
 
 /// A stateless server until it is replaced by one with sessions, which refuses what belongs to
 /// none like this.
-async fn replaced(refusal: fn(&Seen) -> String) -> (Fake, Arc<AtomicBool>) {
+async fn replaced(refusal: Door) -> (Fake, Arc<AtomicBool>) {
     let replaced = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&replaced);
     let fake = Fake::always(move |seen| {
@@ -133,7 +133,11 @@ async fn replaced(refusal: fn(&Seen) -> String) -> (Fake, Arc<AtomicBool>) {
     (fake, replaced)
 }
 
-const DOORS: [(fn(&Seen) -> String, bool); 6] = [
+/// How a server refuses what belongs to no session.
+type Door = fn(&Seen) -> String;
+
+/// Whether a call that was refused so is sent again is beside each.
+const DOORS: [(Door, bool); 6] = [
     // TypeScript v1.
     (
         |_| {

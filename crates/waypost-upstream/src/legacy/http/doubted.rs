@@ -153,7 +153,7 @@ impl Session {
             return Ok(Refusal::of(status, &body));
         }
         let mut frames = Frames::new(body, self.wire.limit);
-        while let Some(item) = frames.next_item().await? {
+        while let Some(item) = frames.next_item(|_| false).await? {
             let Item::Event(event) = item else { continue };
             for message in hearing::carried(&event) {
                 if let Ok(Message::Response(..)) = Message::parse(&message) {

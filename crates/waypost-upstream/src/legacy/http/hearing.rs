@@ -42,7 +42,7 @@ pub(super) async fn hear_out(
     place: &mut Place,
 ) -> Fault {
     loop {
-        match frames.next_item().await {
+        match frames.next_item(|_| true).await {
             Ok(Some(Item::Event(event))) => {
                 place.note(&event);
                 aloud(ear, &wire.name, &event);
@@ -108,25 +108,20 @@ pub(super) fn of_request(
     }
 }
 
-/// A message over the `limit` on the stream of request `id`, of which the ends are known. Only the
-/// call that it answers fails with it.
-///
-/// # Errors
-/// [`Fault::TooLarge`] when that is this one, or may be.
-pub(super) fn too_large(
-    ear: &dyn Ear,
-    upstream: &str,
-    (id, limit): (u64, usize),
-    (head, tail): (&[u8], &[u8]),
-) -> Result<(), Fault> {
-    let fault = Fault::TooLarge { limit };
-    match sniff::id(head, tail) {
-        _ if line::is_notification(head) => ignored(upstream, "too_large"),
-        // A question has an id of the server's, and waits for an answer that will not come.
-        Some(of) if of != id && !line::has_method(head) => ear.spoiled(of, fault),
-        _ => return Err(fault),
+/// Whether request `id` can do without a message on its stream that begins so: a notification, or
+/// the answer to another. Anything else may be its answer, or a question, which waits for one.
+pub(super) fn can_be_missed(head: &[u8], id: u64) -> bool {
+    let others = || sniff::id(head, &[]).is_some_and(|of| of != id);
+    line::is_notification(head) || (!line::has_method(head) && others())
+}
+
+/// A message over the limit that can be missed. Only the call that it answers fails with it.
+pub(super) fn missed(ear: &dyn Ear, wire: &Wire, head: &[u8]) {
+    let fault = Fault::TooLarge { limit: wire.limit };
+    match sniff::id(head, &[]).filter(|_| !line::has_method(head)) {
+        Some(of) => ear.spoiled(of, fault),
+        None => ignored(&wire.name, "too_large"),
     }
-    Ok(())
 }
 
 fn ignored(upstream: &str, reason: &'static str) {

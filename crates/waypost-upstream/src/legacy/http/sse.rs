@@ -116,7 +116,7 @@ impl Link for Sse {
 
 /// The address that the stream's first event names.
 async fn endpoint(wire: &Wire, frames: &mut Frames) -> Result<Uri, Fault> {
-    while let Some(item) = frames.next_item().await? {
+    while let Some(item) = frames.next_item(|_| false).await? {
         let Item::Event(event) = item else { continue };
         if event.kind.as_deref() == Some("endpoint") {
             return Ok(wire.endpoint(&event.data)?);

@@ -420,13 +420,13 @@ impl Session {
         place: &mut Place,
         named: &mut Option<&HeaderValue>,
     ) -> Result<Option<Outcome>, Fault> {
-        while let Some(item) = frames.next_item().await? {
+        let skips = |head: &[u8]| hearing::can_be_missed(head, id);
+        while let Some(item) = frames.next_item(skips).await? {
             let event = match item {
                 Item::Event(event) => event,
-                Item::Oversized { event, head, tail } => {
+                Item::Oversized { event, head, .. } => {
                     place.note(&event);
-                    let limit = self.wire.limit;
-                    hearing::too_large(&*self.ear, &self.wire.name, (id, limit), (&head, &tail))?;
+                    hearing::missed(&*self.ear, &self.wire, &head);
                     *named = None;
                     continue;
                 }
