@@ -361,6 +361,7 @@ const BESIDE_LEGACY: &[&str] = &[
     "waypost-upstream/src/lib.rs",
     "waypost-upstream/src/probe.rs",
     "waypost-upstream/src/server.rs",
+    "waypost-upstream/src/server/doubt.rs",
     "waypost-upstream/src/server/process.rs",
     "waypost-upstream/src/stdio/kept_apart.rs",
 ];

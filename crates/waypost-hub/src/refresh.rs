@@ -27,13 +27,23 @@ const MAX_BYTES: usize = 64 << 20;
 /// Longest life that is believed: a day.
 const MAX_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
 
+/// Where what a server says of itself comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Described {
+    /// It has just said so.
+    Now,
+    /// It was another server, perhaps, that said so.
+    Before,
+}
+
 /// What reading lists brought.
 #[derive(Debug)]
 pub(crate) struct Lists {
     pub(crate) catalogue: Catalogue,
     /// What could not be read.
     pub(crate) failed: Vec<(Kind, CallError)>,
-    /// Nothing could be read, and that seems to be the server's state and not the lists'.
+    /// The server is to be asked anew what it is: nothing could be read, and that seems to be its
+    /// state and not the lists', or it does not fit what it said of itself.
     pub(crate) outage: bool,
 }
 
@@ -41,12 +51,12 @@ pub(crate) struct Lists {
 /// read stays as it was in `before`: a list that fails is not an empty list.
 pub(crate) async fn lists(
     member: &Member,
-    facts: &Facts,
+    (facts, described): (&Facts, Described),
     kinds: &[Kind],
     before: Catalogue,
 ) -> Lists {
     let mut lists = before;
-    let (mut failed, mut read, mut outage) = (Vec::new(), false, false);
+    let (mut failed, mut read, mut outage, mut misfit) = (Vec::new(), false, false, false);
     let until = Instant::now() + member.settings.list_timeout;
     let reading = kinds.iter().map(|kind| async move {
         let capability = facts.capabilities.get(kind.capability());
@@ -57,6 +67,13 @@ pub(crate) async fn lists(
     for (kind, listed) in join_all(reading).await {
         match listed {
             None => *kind.slot(&mut lists) = None,
+            // One that had it knows it no more: so does a server that has taken its place.
+            Some(Ok(None)) if described == Described::Before && kind.slot(&mut lists).is_some() => {
+                misfit = true;
+                let text = format!("does not know `{}` any more", kind.list_method());
+                let error = CallError::upstream(ErrorKind::BadUpstream, &member.name);
+                failed.push((*kind, error.detail(text)));
+            }
             Some(Ok(listing)) => {
                 read = true;
                 *kind.slot(&mut lists) = listing;
@@ -70,7 +87,7 @@ pub(crate) async fn lists(
     Lists {
         catalogue: lists,
         failed,
-        outage: outage && !read,
+        outage: misfit || (outage && !read),
     }
 }
 

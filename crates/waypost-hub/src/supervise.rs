@@ -15,7 +15,7 @@ use crate::error::{CallError, Kind as ErrorKind};
 use crate::follow::{Follower, Heard};
 use crate::hub::Hub;
 use crate::member::Member;
-use crate::refresh;
+use crate::refresh::{self, Described};
 use crate::registry::{Catalogue, Learned, now_ms};
 use crate::status::State;
 use crate::unread::Unread;
@@ -126,7 +126,7 @@ impl Supervisor {
         follower.settle(FOLLOWED_WITHIN).await;
         // This is the look that was asked for until now.
         let _asked = member.wake.notified().now_or_never();
-        self.learn_lists(facts, &Kind::ALL).await;
+        self.learn_lists((facts, Described::Now), &Kind::ALL).await;
         // Whoever waits for the state finds the names there; it does not wait for the store.
         self.hub.rebuild();
         member.status.set(State::Up, None);
@@ -137,14 +137,18 @@ impl Supervisor {
         Ok(follower)
     }
 
-    /// `false` when nothing could be read because the server seems to be gone.
-    async fn learn_lists(&mut self, facts: Facts, kinds: &[Kind]) -> bool {
+    /// `false` when nothing could be read because the server seems to be gone, or is another.
+    async fn learn_lists(
+        &mut self,
+        (facts, described): (Facts, Described),
+        kinds: &[Kind],
+    ) -> bool {
         let before = self
             .member
             .learned()
             .map(|l| l.catalogue.clone())
             .unwrap_or_default();
-        let mut read = refresh::lists(&self.member, &facts, kinds, before).await;
+        let mut read = refresh::lists(&self.member, (&facts, described), kinds, before).await;
         self.unread.note(&self.member, kinds, &mut read);
         let failed = self.unread.error().map(ToString::to_string);
         self.learn(&facts, &read.catalogue, failed.as_deref());
@@ -220,7 +224,9 @@ impl Supervisor {
         let Some(learned) = self.member.learned() else {
             return true;
         };
-        let works = self.learn_lists(learned.facts.clone(), kinds).await;
+        let works = self
+            .learn_lists((learned.facts.clone(), Described::Before), kinds)
+            .await;
         let now = self.member.learned();
         if now.is_some_and(|now| !now.catalogue.same(&learned.catalogue)) {
             self.hub.rebuild();

@@ -25,6 +25,8 @@ use crate::legacy::unopened;
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) status: Option<StatusCode>,
+    /// An error whose id is not the request's: the server has not read that far.
+    pub(crate) nameless: bool,
     pub(crate) reply: Reply,
 }
 

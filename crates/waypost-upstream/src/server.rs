@@ -1,6 +1,7 @@
 //! One server, whatever it speaks and however it is reached: the choice of the era (design: era
 //! of an upstream) and nothing else.
 
+mod doubt;
 mod process;
 
 use std::fmt;
@@ -21,6 +22,7 @@ use waypost_wire::code;
 use waypost_wire::result::OWN_STATE;
 use waypost_wire::version;
 
+use self::doubt::Doubt;
 use crate::event::EraKnown;
 use crate::fault::Fault;
 use crate::flight::Want;
@@ -149,10 +151,11 @@ impl Server {
         };
         match discovery {
             Discovery::Modern(facts) => Ok(facts),
-            // It is what a proxy without a route says too: it has failed, not changed.
-            Discovery::Unrecognised(_) if before == Some(Era::Modern) => {
-                discovery.modern(&self.name)
-            }
+            // A process that was known is asked on the pipe that it has.
+            Discovery::Unrecognised(_) if before == Some(Era::Modern) => match &self.transport {
+                Transport::Http(http) => Box::pin(self.succeeded(http, discovery)).await,
+                Transport::Stdio(_) => discovery.modern(&self.name),
+            },
             Discovery::Legacy | Discovery::Unrecognised(_) => match refused {
                 Some(fault) => Err(self.fail(fault)),
                 None => self
@@ -161,6 +164,26 @@ impl Server {
                     .await
                     .map_err(|fault| self.fail(fault)),
             },
+        }
+    }
+
+    /// What a server is that was modern and does not describe itself any more. It is what a proxy
+    /// without a route says too, so only a session shows that it has changed and not failed.
+    async fn succeeded(
+        &self,
+        http: &HttpUpstream,
+        discovery: Discovery,
+    ) -> Result<Facts, CallError> {
+        let Ok(facts) = self.legacy.discover().await else {
+            return discovery.modern(&self.name);
+        };
+        // The route may have come back meanwhile, to a server that has sessions besides.
+        match Box::pin(http.probe()).await {
+            Ok(Discovery::Modern(facts)) => {
+                self.legacy.retire();
+                Ok(facts)
+            }
+            _ => Ok(facts),
         }
     }
 
@@ -205,8 +228,27 @@ impl Server {
             (Era::Modern, Transport::Http(_)) if !call.carrier.admits(None) => {
                 Box::pin(ready(Ok(unknown_task())))
             }
-            (Era::Modern, Transport::Http(http)) => http.call(call),
+            (Era::Modern, Transport::Http(http)) => Box::pin(self.at_endpoint(http, call)),
             (Era::Modern, Transport::Stdio(stdio)) => Box::pin(self.at_process(stdio, call)),
+        }
+    }
+
+    /// Sends `call` without a session, or in one where the server turns out to want that now.
+    async fn at_endpoint(&self, http: &HttpUpstream, call: Call) -> Result<Reply, CallError> {
+        let answered = http.exchange(&call).await;
+        let doubt = Doubt::of(&call.method, &answered).filter(|_| self.asks);
+        if let Some(doubt) = doubt
+            && Box::pin(self.returns()).await
+            && doubt == Doubt::MaySendAgain
+            // Nothing that was begun goes on elsewhere.
+            && !call.params.contains("requestState")
+        {
+            let answered = Box::pin(self.legacy.call(call)).await;
+            return answered.map_err(|unanswered| unanswered.into_call(&self.name));
+        }
+        match answered {
+            Ok(answered) => Ok(answered.reply),
+            Err(fault) => Err(self.fail(fault)),
         }
     }
 
@@ -239,15 +281,19 @@ impl Server {
         if decided.doubted.is_some_and(recent) {
             return false;
         }
-        match Box::pin(self.ask(Some(Era::Modern), Want::Call)).await {
-            Ok(facts) => {
+        let asked = Box::pin(self.ask(Some(Era::Modern), Want::Call));
+        match timeout(self.startup_timeout, asked).await {
+            Ok(Ok(facts)) if era_of(&facts.protocol) == Era::Legacy => {
                 self.speak(&facts);
                 self.turned.notify_one();
                 self.leave_idle();
+                true
             }
-            Err(_) => decided.doubted = Some(Instant::now()),
+            _ => {
+                decided.doubted = Some(Instant::now());
+                false
+            }
         }
-        self.spoken.get() == Some(Era::Legacy)
     }
 
     /// Sends `call` in a session, or without one where the server turns out to want none any more.

@@ -79,6 +79,8 @@ impl Malformed {
 pub struct ErrorObject {
     code: i64,
     raw: Raw,
+    /// The code that a server of the session era gave. Beside the error and never in its bytes.
+    said: Option<i64>,
 }
 
 impl ErrorObject {
@@ -107,6 +109,7 @@ impl ErrorObject {
                 message,
                 data,
             }),
+            said: None,
         }
     }
 
@@ -127,6 +130,7 @@ impl ErrorObject {
         Ok(Self {
             code,
             raw: raw.clone(),
+            said: None,
         })
     }
 
@@ -178,7 +182,26 @@ impl ErrorObject {
         Self {
             code,
             raw: object.into(),
+            said: self.said,
         }
+    }
+
+    /// The same error of a server of the session era, whose code means `code` today. Clients of
+    /// its own era get the one that it said.
+    #[must_use]
+    pub fn meaning(&self, code: i64) -> Self {
+        let said = Some(self.said.unwrap_or(self.code));
+        let today = if code == self.code {
+            self.clone()
+        } else {
+            self.with_code(code)
+        };
+        Self { said, ..today }
+    }
+
+    /// The code that a server of the session era gave it.
+    pub fn said(&self) -> Option<i64> {
+        self.said
     }
 
     /// The JSON text.

@@ -136,11 +136,23 @@ impl From<Skipping> for Line {
 /// Guesses the id of a message of which only the first and the last bytes are known: that of a
 /// line that is too long, or broken. Who lies here spoils a request of their own.
 pub fn id(head: &[u8], tail: &[u8]) -> Option<Id> {
-    in_head(head).or_else(|| in_tail(tail))
+    let envelope = before_body(head);
+    in_head(envelope).or_else(|| in_tail(envelope, tail))
 }
 
-/// `{"jsonrpc":"2.0","id":7,"result":…`
-fn in_head(head: &[u8]) -> Option<Id> {
+/// Guesses whether a message of which the first bytes are known is a notification.
+pub fn is_notification(head: &[u8]) -> bool {
+    has_method(head) && in_head(before_body(head)).is_none()
+}
+
+/// Guesses whether a message of which the first bytes are known is no response.
+pub fn has_method(head: &[u8]) -> bool {
+    let find = |key: &[u8]| memchr::memmem::find(head, key).unwrap_or(usize::MAX);
+    find(b"\"method\"") < find(b"\"result\"").min(find(b"\"error\""))
+}
+
+/// What is known to belong to the envelope: all before the first member of another kind.
+fn before_body(head: &[u8]) -> &[u8] {
     let body = [
         &b"\"result\""[..],
         b"\"error\"",
@@ -151,14 +163,19 @@ fn in_head(head: &[u8]) -> Option<Id> {
     .filter_map(|key| memchr::memmem::find(head, key))
     .min()
     .unwrap_or(head.len());
-    let envelope = head.get(..body)?;
+    head.get(..body).unwrap_or_default()
+}
+
+/// `{"jsonrpc":"2.0","id":7,"result":…`
+fn in_head(envelope: &[u8]) -> Option<Id> {
     memchr::memmem::find(envelope, b"\"jsonrpc\"")?;
     let at = memchr::memmem::find(envelope, b"\"id\"")?;
     Some(value(envelope.get(at + 4..)?)?.0)
 }
 
-/// `…,"jsonrpc":"2.0","id":7}` or `…,"id":7,"jsonrpc":"2.0"}`
-fn in_tail(tail: &[u8]) -> Option<Id> {
+/// `…,"jsonrpc":"2.0","id":7}`, `…,"id":7,"jsonrpc":"2.0"}`, or `…,"id":7}` where it began with
+/// `{"jsonrpc":"2.0",`: what the last brace closes is the message.
+fn in_tail(envelope: &[u8], tail: &[u8]) -> Option<Id> {
     let at = memchr::memmem::rfind(tail, b"\"id\"")?;
     let (id, rest) = value(tail.get(at + 4..)?)?;
     let rest: Vec<u8> = rest
@@ -166,7 +183,9 @@ fn in_tail(tail: &[u8]) -> Option<Id> {
         .copied()
         .filter(|b| !b.is_ascii_whitespace())
         .collect();
-    let before = memchr::memmem::rfind(tail, b"\"jsonrpc\"").is_some();
+    let before = [tail, envelope]
+        .iter()
+        .any(|text| memchr::memmem::find(text, b"\"jsonrpc\"").is_some());
     match &*rest {
         b"}" if before => Some(id),
         b",\"jsonrpc\":\"2.0\"}" => Some(id),
@@ -210,9 +229,35 @@ mod tests {
             r#"{"params":{"id":9},"id":"x","jsonrpc":"2.0"}"#,
             Some("\"x\""),
         );
+        check(r#"{"jsonrpc":"2.0","result":{"id":9},"id":7}"#, Some("7"));
+        check(r#"{"jsonrpc":"2.0","result":{"a":[{"id":9}]}}"#, None);
         check(r#"{"jsonrpc":"2.0","id":"a\"b","method":"m"}"#, None);
         check(r#"{"jsonrpc":"2.0","id":1.5,"method":"m"}"#, None);
         check(r#"{"jsonrpc":"2.0","method":"a","params":{"id":7}}"#, None);
+    }
+
+    #[test]
+    fn a_notification_is_known_by_how_it_begins() {
+        let check = |text: &str, expected| {
+            assert_eq!(is_notification(text.as_bytes()), expected, "{text}");
+        };
+        check(r#"{"jsonrpc":"2.0","method":"n","params":{"result":"#, true);
+        check(r#"{"method":"n","jsonrpc":"2.0","params":{"result":"#, true);
+        check(r#"{"jsonrpc":"2.0","id":1,"method":"n","params":{"#, false);
+        check(r#"{"jsonrpc":"2.0","result":{"method":"n","#, false);
+        check(r#"{"jsonrpc":"2.0","id":1,"result":{"#, false);
+    }
+
+    #[test]
+    fn r55_an_id_behind_the_result_is_found_although_only_the_ends_are_known() {
+        let mut input = br#"{"jsonrpc":"2.0","result":{"content":[{"text":""#.to_vec();
+        input.resize(50_000, b'y');
+        input.extend(b"\"}]},\"id\":7}\n");
+        let (got, _) = cut(&input, 4096, 10_000);
+        let Line::TooLong { head, tail } = &got[0] else {
+            panic!("{got:?}");
+        };
+        assert_eq!(id(head, tail), Some(Id::number(7)));
     }
 
     /// All lines of `input` fed in pieces of `size`, and the most bytes held between them.

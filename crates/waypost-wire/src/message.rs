@@ -101,7 +101,7 @@ impl Message {
         id: Option<Result<Id, Malformed>>,
         params: Option<Object>,
     ) -> Result<Self, Malformed> {
-        if !is_json_rpc(envelope) {
+        if !is_json_rpc(envelope) && !is_bare_response(envelope) {
             return Err(Malformed::Wrong {
                 member: "jsonrpc",
                 expected: "\"2.0\"",
@@ -151,6 +151,13 @@ impl Message {
             }),
         }
     }
+}
+
+/// Whether it can be nothing but a response although it does not say of what: some servers leave
+/// `jsonrpc` out.
+fn is_bare_response(envelope: &Object) -> bool {
+    let has = |member| envelope.contains(member);
+    !has("jsonrpc") && !has("method") && has("id") && (has("result") || has("error"))
 }
 
 fn is_json_rpc(envelope: &Object) -> bool {

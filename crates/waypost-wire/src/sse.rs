@@ -136,6 +136,11 @@ impl Decoder {
         }
     }
 
+    /// How the data begins of an event that is too large and has not ended yet.
+    pub fn skipped(&self) -> Option<&Bytes> {
+        self.skipping.as_ref().map(|skipping| &skipping.head)
+    }
+
     fn begin_skipping(&mut self) {
         // Without a line end in the buffer, a line was being read.
         let in_line = !self.buffer.is_empty() && self.scanned == self.buffer.len();

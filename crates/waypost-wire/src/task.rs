@@ -64,10 +64,13 @@ pub struct Task {
 }
 
 impl Task {
-    /// Reads a task; `None` when `taskId` or `status` is missing or unknown.
+    /// Reads a task; `None` when `taskId` or `status` is missing.
+    ///
+    /// A status that is not known is one of a later version, or a server's own, and none that ends
+    /// a task: it counts as [`Status::Working`]. [`Self::is_odd`] tells.
     pub fn read(members: Object) -> Option<Self> {
         let id = members.string("taskId")?;
-        let status = Status::parse(&members.string("status")?)?;
+        let status = Status::parse(&members.string("status")?).unwrap_or(Status::Working);
         Some(Self {
             id,
             status,
@@ -76,6 +79,14 @@ impl Task {
             ttl: millis(members.get("ttlMs")),
             members,
         })
+    }
+}
+
+impl Task {
+    /// Whether its status is one that is not known.
+    pub fn is_odd(&self) -> bool {
+        let said = self.members.str("status");
+        said.is_none_or(|said| said != self.status.as_str())
     }
 }
 

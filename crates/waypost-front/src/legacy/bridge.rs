@@ -107,6 +107,12 @@ impl Session {
         open.is_some_and(|open| open.said.version == VERSION)
     }
 
+    /// Whether the host has none: what it asks then can only be about the bridge.
+    pub(crate) fn is_none(&self) -> bool {
+        let state = self.lock();
+        state.open.is_none() && state.opening.is_none()
+    }
+
     pub(crate) fn call(&self, request: Request, line: Bytes) -> Call {
         Call {
             session: self.clone(),

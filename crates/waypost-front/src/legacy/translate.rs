@@ -153,8 +153,14 @@ pub(crate) fn end(version: Option<&str>, method: &str, end: End) -> End {
     }
 }
 
-/// A server's error with the code that a session server would use.
+/// A server's error with the code that a session server would use; one of a session server has it.
 pub(crate) fn error(method: &str, error: ErrorObject) -> ErrorObject {
+    if let Some(said) = error.said() {
+        return match said == error.code() {
+            true => error,
+            false => error.with_code(said),
+        };
+    }
     match error.code() {
         code::INVALID_PARAMS if method == method::RESOURCES_READ => {
             error.with_code(code::FORMER_RESOURCE_NOT_FOUND)
@@ -272,6 +278,21 @@ mod tests {
         code_of("tools/call", -32022, -32603);
         code_of("tools/call", -32042, -32042);
         code_of("tools/call", -32601, -32601);
+    }
+
+    #[test]
+    fn codes_of_session_servers_are_their_own() {
+        for code in [-32602, -32002, -32021, -32042, -32050, -32099, -32003, 42] {
+            let data = json!({ "uri": "x:y" });
+            let given = ErrorObject::with_data(code, "m", &data);
+            for today in [code, -32602, -32603] {
+                let got = error("resources/read", given.meaning(today));
+                assert_eq!(got.as_bytes(), given.as_bytes());
+            }
+            // Whatever else it was taken for on its way.
+            let other = given.meaning(-32603).with_code(-32021);
+            assert_eq!(error("tools/call", other).code(), code);
+        }
     }
 
     #[test]

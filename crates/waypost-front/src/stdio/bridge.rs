@@ -1,6 +1,6 @@
 //! Carries a host's lines to a daemon and back, as an ordinary client of either era.
 //!
-//! Nothing is answered here and nothing is rewritten: requests travel as the bytes that the host
+//! Nothing but a ping before the session is answered here, and nothing is rewritten: requests travel as the bytes that the host
 //! wrote. What HTTP wants beside them is made here: headers, the session id, streams. `link` is
 //! the way to the daemon, `reply` what comes back for one request, `modern` are stateless calls,
 //! `params` the headers that tools ask for, `fault` what a host is told when the daemon does not
@@ -33,6 +33,7 @@ use waypost_wire::id::Id;
 use waypost_wire::message::{self, Message, Notification, Outcome, Request as Asked};
 use waypost_wire::meta::META;
 use waypost_wire::method;
+use waypost_wire::object::Object;
 
 use super::FAREWELL;
 use super::input::{Input, Line};
@@ -42,6 +43,7 @@ use crate::encode;
 use crate::era::{self, Era};
 use crate::in_flight::InFlight;
 use crate::legacy::bridge::Session;
+use crate::legacy::serve::PING;
 use crate::outlet::Class;
 use crate::refusal::Refusal;
 use crate::rescue;
@@ -210,6 +212,12 @@ impl Bridge {
                     stop.run_until_cancelled(work).await;
                     drop(open);
                 });
+            }
+            // Before there is a session the daemon has nothing that a ping could be of.
+            (Era::Legacy { .. }, _) if request.method == PING && self.session.is_none() => {
+                drop(slot);
+                let answer = message::encode_result(&request.id, &Object::new());
+                self.way.outbox.post(Class::End, [answer].into());
             }
             (Era::Modern | Era::Legacy { .. }, _) => {
                 let call = self.session.call(request, line);

@@ -47,6 +47,8 @@ pub(crate) struct Wait {
     hint: Option<Duration>,
     settling: Option<Settling>,
     open: Option<Open>,
+    /// The log says that it has a status that is not known.
+    odd: bool,
 }
 
 /// Questions that the caller has while somebody waits beside them.
@@ -115,6 +117,7 @@ impl Wait {
             hint: None,
             settling: None,
             open: None,
+            odd: false,
         }
     }
 
@@ -138,6 +141,7 @@ impl Wait {
             hint: None,
             settling: None,
             open: Some(Open { keys, fewer: false }),
+            odd: false,
         }
     }
 
@@ -264,6 +268,16 @@ impl Wait {
 
     /// What an answered poll says about the times.
     fn note(&mut self, task: &Task) {
+        // It may become one that is known: the wait goes on as if it worked, to its bound.
+        if task.is_odd() && !std::mem::replace(&mut self.odd, true) {
+            let status = task.members.string("status").unwrap_or_default();
+            tracing::warn!(
+                request_id = request_id_field(&self.job.call.request_id),
+                upstream = &*self.job.member.name,
+                status = &*clip(&status, SENTENCE),
+                "task with a status that is not known, waiting on"
+            );
+        }
         self.hint = task.poll_interval;
         // Absent it says nothing new; `null` says that there is no end.
         if task.members.contains("ttlMs") {

@@ -194,7 +194,7 @@ impl Drive {
         }
         let task = Task::read(created).ok_or_else(|| {
             let error = CallError::upstream(Kind::BadUpstream, &member.name);
-            abandon(error.detail("answered with a task that has no `taskId` or no known `status`"))
+            abandon(error.detail("answered with a task that has no `taskId` or no `status`"))
         })?;
         let remote = Remote::new(member, self.carrier.instance(), task.id.clone(), call);
         if self.plan.on_task == OnTask::Refuse {

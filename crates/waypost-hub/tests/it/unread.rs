@@ -149,3 +149,39 @@ async fn one_list_that_is_always_late_does_not_make_the_server_be_asked_anew() {
     assert_eq!(state(&hub, "a"), State::Degraded);
     assert_eq!(names(&hub).await, ["a_x"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn r72_a_server_that_knows_a_list_no_more_is_asked_what_it_is_before_the_list_is_emptied() {
+    let lists = [(
+        "tools/list",
+        json!({ "tools": [{ "name": "x" }], "ttlMs": 1_000 }),
+    )];
+    let a = Fake::new("a", json!({ "tools": {} }), &lists, |_| {
+        let code = waypost_wire::code::METHOD_NOT_FOUND;
+        let error = waypost_wire::error::ErrorObject::new(code, "no");
+        Ok(waypost_hub::reply::Reply::error(error))
+    });
+    let hub = hub(REQUIRED, &[&a]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    let list = a.lists.lock().unwrap().remove("tools/list").unwrap();
+    *a.confused.lock().unwrap() = Some("is another".to_owned());
+    until("asked anew", || a.looks.load(Ordering::SeqCst) > 2).await;
+    assert_eq!(state(&hub, "a"), State::Down);
+    assert_eq!(names(&hub).await, ["a_x"]);
+    a.lists
+        .lock()
+        .unwrap()
+        .insert("tools/list".to_owned(), list);
+    *a.confused.lock().unwrap() = None;
+    until("up", || state(&hub, "a") == State::Up).await;
+    // One that says itself what it has is believed.
+    a.lists.lock().unwrap().clear();
+    a.lost.notify_one();
+    until("emptied", || {
+        let learned = hub.members()[0].learned().unwrap();
+        waypost_hub::catalog::entry::Kind::Tool
+            .listing(&learned.catalogue)
+            .is_none()
+    })
+    .await;
+}

@@ -118,7 +118,7 @@ pub(crate) fn end(
 ) -> Result<End, Fault> {
     // What nearly every answer is.
     match Message::parse_result(body) {
-        Some((got, result)) if got == *id => outcome::of_result(result),
+        Some((got, result)) if got.is_answer_to(id) => outcome::of_result(result),
         _ => outcome::end(outcome(body, id, status, headers)?),
     }
 }
@@ -134,7 +134,7 @@ pub(crate) fn outcome(
     headers: &HeaderMap,
 ) -> Result<Outcome, Fault> {
     match Message::parse(body) {
-        Ok(Message::Response(Some(got), outcome)) if got == *id => Ok(outcome),
+        Ok(Message::Response(Some(got), outcome)) if got.is_answer_to(id) => Ok(outcome),
         // Without our id these statuses may come from anything in front of the server.
         _ if speaks_for_itself(status) => Err(status_fault(status, headers)),
         Ok(Message::Response(None, error @ Outcome::Error(_))) => Ok(error),
@@ -145,6 +145,11 @@ pub(crate) fn outcome(
         Ok(_) => Err(Fault::WrongAnswer),
         Err(unreadable) => Err(Fault::Malformed(unreadable.reason)),
     }
+}
+
+/// Whether a JSON body is a response that repeats `id`.
+pub(crate) fn names(body: &Bytes, id: &Id) -> bool {
+    matches!(Message::parse(body), Ok(Message::Response(Some(got), _)) if got.is_answer_to(id))
 }
 
 fn speaks_for_itself(status: StatusCode) -> bool {

@@ -10,8 +10,9 @@ use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Event};
 use waypost_wire::id::Id;
+use waypost_wire::line;
 use waypost_wire::message::{Message, Outcome};
-use waypost_wire::sse;
+use waypost_wire::sse::{self, Item};
 
 use super::frames::Frames;
 use super::pool::Lent;
@@ -68,8 +69,13 @@ impl Events {
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Event, Fault>>> {
         while let Some(frames) = &mut self.frames {
-            let event = match ready!(frames.poll_next(cx)) {
-                Ok(Some(event)) => event,
+            let id = &self.id;
+            let event = match ready!(frames.poll_item(cx, |head| can_be_missed(head, id))) {
+                Ok(Some(Item::Event(event))) => event,
+                Ok(Some(Item::Oversized { .. })) => {
+                    self.ignore("too_large");
+                    continue;
+                }
                 Ok(None) => return self.fail(Fault::NoEnd),
                 Err(fault) => return self.fail(fault),
             };
@@ -102,7 +108,7 @@ impl Events {
         let message = message.map_err(|unreadable| Fault::Malformed(unreadable.reason))?;
         match message {
             Message::Notification(notification) => Ok(Some(Event::Notification(notification))),
-            Message::Response(Some(id), outcome) if id == self.id => {
+            Message::Response(Some(id), outcome) if id.is_answer_to(&self.id) => {
                 outcome::end(outcome).map(|end| Some(Event::End(end)))
             }
             Message::Response(None, error @ Outcome::Error(_)) => {
@@ -119,6 +125,13 @@ impl Events {
         Ignored { upstream, reason }.emit();
         None
     }
+}
+
+/// Whether the call `id` can do without a message that begins so: a notification, or what answers
+/// another. Anything else may be the answer.
+fn can_be_missed(head: &[u8], id: &Id) -> bool {
+    let others = |of: Id| !of.is_answer_to(id);
+    line::is_notification(head) || line::id(head, &[]).is_some_and(others)
 }
 
 impl Stream for Events {

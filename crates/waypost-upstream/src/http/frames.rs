@@ -7,7 +7,7 @@ use std::time::Duration;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use waypost_hub::lifecycle::Tasks;
-use waypost_wire::sse::{Decoder, Event, Item, TooLarge};
+use waypost_wire::sse::{Decoder, Item};
 
 use super::pool::Lent;
 use crate::fault::Fault;
@@ -20,6 +20,7 @@ const LINGER: Duration = Duration::from_secs(1);
 pub(crate) struct Frames {
     body: Lent,
     decoder: Decoder,
+    limit: usize,
 }
 
 impl Frames {
@@ -28,54 +29,48 @@ impl Frames {
         Self {
             body,
             decoder: Decoder::new(limit),
+            limit,
         }
     }
 
-    /// The next event; `None` when the stream has ended properly.
+    /// The next event, or the ends of one over the limit, behind which the stream goes on; `None`
+    /// when it has ended properly. Which are worth reading to their end, `skips` tells from how
+    /// their data begins.
     ///
     /// # Errors
-    /// [`Fault::Closed`] when it broke, [`Fault::TooLarge`] for an event over the limit.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>, Fault> {
-        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    /// [`Fault::Closed`] when it broke, [`Fault::TooLarge`] for an event that is not skipped.
+    pub(crate) async fn next_item(
+        &mut self,
+        skips: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<Item>, Fault> {
+        std::future::poll_fn(|cx| self.poll_item(cx, &skips)).await
     }
 
-    /// The next event, or the ends of one over the limit, behind which the stream goes on; `None`
-    /// when it has ended properly. Not to be mixed with [`Self::next`].
-    ///
-    /// # Errors
-    /// [`Fault::Closed`] when it broke.
-    pub(crate) async fn next_item(&mut self) -> Result<Option<Item>, Fault> {
+    /// As [`Self::next_item`].
+    pub(crate) fn poll_item(
+        &mut self,
+        cx: &mut Context<'_>,
+        skips: impl Fn(&[u8]) -> bool,
+    ) -> Poll<Result<Option<Item>, Fault>> {
         loop {
-            if let Some(item) = self.decoder.next_item() {
-                return Ok(Some(item));
+            let item = self.decoder.next_item();
+            let head = match &item {
+                Some(Item::Oversized { head, .. }) => Some(head),
+                Some(Item::Event(_)) => None,
+                None => self.decoder.skipped(),
+            };
+            if head.is_some_and(|head| !skips(head)) {
+                let limit = self.limit;
+                return Poll::Ready(Err(Fault::TooLarge { limit }));
             }
-            match self.body.frame().await {
+            if let Some(item) = item {
+                return Poll::Ready(Ok(Some(item)));
+            }
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
                         // Too much is no error here but an item.
                         self.decoder.push(&data).unwrap_or_default();
-                    }
-                }
-                Some(Err(_)) => return Err(Fault::Closed),
-                None => return Ok(None),
-            }
-        }
-    }
-
-    /// As [`Self::next`].
-    pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Event>, Fault>> {
-        loop {
-            match self.decoder.next_event() {
-                Ok(Some(event)) => return Poll::Ready(Ok(Some(event))),
-                Ok(None) => {}
-                Err(large) => return Poll::Ready(Err(too_large(large))),
-            }
-            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data()
-                        && let Err(large) = self.decoder.push(&data)
-                    {
-                        return Poll::Ready(Err(too_large(large)));
                     }
                 }
                 Some(Err(_)) => return Poll::Ready(Err(Fault::Closed)),
@@ -103,8 +98,4 @@ pub(crate) fn drain(mut body: Lent, tasks: &Tasks) {
             () = stop.cancelled() => {}
         }
     });
-}
-
-fn too_large(large: TooLarge) -> Fault {
-    Fault::TooLarge { limit: large.limit }
 }

@@ -12,7 +12,6 @@ use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::Reply;
-use waypost_hub::upstream::CallFuture;
 use waypost_wire::id::Id;
 
 use super::answer::{self, BodyKind};
@@ -79,23 +78,14 @@ impl HttpUpstream {
 
     /// Asks the server what it is.
     pub(crate) async fn probe(&self) -> Result<Discovery, CallError> {
-        probe::discover(&self.name, |call| self.exchange(call)).await
-    }
-
-    /// Sends `call`; its end, where that is all there is.
-    pub(crate) fn call(&self, call: Call) -> CallFuture<'_> {
-        Box::pin(async move {
-            match self.exchange(call).await {
-                Ok(answered) => Ok(answered.reply),
-                Err(fault) => Err(fault.into_call(&self.name)),
-            }
-        })
+        let ask = |call: Call| async move { self.exchange(&call).await };
+        probe::discover(&self.name, ask).await
     }
 
     /// Sends `call` and reads the head of its answer, or the whole when that is one piece.
-    async fn exchange(&self, call: Call) -> Result<Answered, Fault> {
+    pub(crate) async fn exchange(&self, call: &Call) -> Result<Answered, Fault> {
         let id = Id::number(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let request = self.template.request(&call, &id);
+        let request = self.template.request(call, &id);
         let response = self.pool().send(request).await?;
         self.read(response, id).await
     }
@@ -106,9 +96,11 @@ impl HttpUpstream {
         if status == StatusCode::UNAUTHORIZED || status.is_redirection() {
             return Err(answer::status_fault(status, headers));
         }
+        let mut nameless = false;
         let reply = match BodyKind::of(headers) {
             BodyKind::Json => {
                 let body = answer::whole(body, self.limit, status, headers).await?;
+                nameless = !status.is_success() && !answer::names(&body, &id);
                 Reply::End(answer::end(&body, &id, status, headers)?)
             }
             BodyKind::Events => {
@@ -125,6 +117,7 @@ impl HttpUpstream {
         };
         Ok(Answered {
             status: Some(status),
+            nameless,
             reply,
         })
     }

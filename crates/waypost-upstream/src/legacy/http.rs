@@ -4,6 +4,7 @@
 //! opened here lives on the control runtime, whoever asks for it: see [`wire`].
 
 mod dial;
+mod doubted;
 mod either;
 mod endpoint;
 mod hearing;

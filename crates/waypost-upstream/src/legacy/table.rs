@@ -315,7 +315,7 @@ impl Table {
 
     fn answer(&self, of: Option<u64>, id: Option<&Id>, outcome: Outcome) {
         let id = match (id, &outcome) {
-            (Some(id), _) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
+            (Some(id), _) => id.as_number(),
             // The server could not read a request.
             (None, Outcome::Error(_)) => of.or_else(|| self.only()),
             (None, Outcome::Result(_)) => None,

@@ -35,7 +35,7 @@ pub(crate) fn params(call: &Call) -> Object {
 /// The end that an answer stands for.
 pub(crate) fn end(called: &str, outcome: Outcome) -> Result<End, Fault> {
     let raw = match outcome {
-        Outcome::Error(error) => return Ok(End::Error(refusal(error))),
+        Outcome::Error(error) => return Ok(End::Error(refusal(called, &error))),
         Outcome::Result(raw) => raw,
     };
     if !raw.is_object() {
@@ -65,14 +65,16 @@ fn ttl(called: &str) -> Option<u64> {
     }
 }
 
-/// The error under a code that means the same today.
-fn refusal(error: ErrorObject) -> ErrorObject {
-    match error.code() {
-        code::FORMER_RESOURCE_NOT_FOUND => error.with_code(code::INVALID_PARAMS),
+/// The error under a code that means the same today. It keeps the server's own for clients that
+/// know what that means.
+fn refusal(called: &str, error: &ErrorObject) -> ErrorObject {
+    error.meaning(match error.code() {
+        // Of anything but a resource it is a code of the server's own.
+        code::FORMER_RESOURCE_NOT_FOUND if called == method::RESOURCES_READ => code::INVALID_PARAMS,
         // These have meanings today that no server of that era can have meant.
-        -32099..=-32020 => error.with_code(code::INTERNAL_ERROR),
-        _ => error,
-    }
+        -32099..=-32020 => code::INTERNAL_ERROR,
+        code => code,
+    })
 }
 
 #[cfg(test)]
@@ -111,17 +113,20 @@ mod tests {
 
     #[test]
     fn codes_mean_today_what_they_meant() {
-        let read = |code| match end(
-            "resources/read",
-            Outcome::Error(ErrorObject::new(code, "m")),
-        ) {
-            Ok(End::Error(error)) => error.code(),
-            other => panic!("{other:?}"),
+        let codes = [-32002, -32021, -32601, 7];
+        let read = |called| {
+            codes.map(
+                |code| match end(called, Outcome::Error(ErrorObject::new(code, "m"))) {
+                    Ok(End::Error(error)) => {
+                        assert_eq!(error.said(), Some(code));
+                        error.code()
+                    }
+                    other => panic!("{other:?}"),
+                },
+            )
         };
-        assert_eq!(
-            [-32002, -32021, -32601, 7].map(read),
-            [-32602, -32603, -32601, 7]
-        );
+        assert_eq!(read("resources/read"), [-32602, -32603, -32601, 7]);
+        assert_eq!(read("tools/call"), [-32002, -32603, -32601, 7]);
     }
 
     #[test]

@@ -135,6 +135,7 @@ impl Server {
         let send = |call| async {
             let reply = speaker.call(call).await?;
             Ok(Answered {
+                nameless: false,
                 status: None,
                 reply,
             })
@@ -205,10 +206,10 @@ impl Both {
 impl Ear for Both {
     fn hear(&self, heard: Heard) {
         let id = match &heard.message {
-            Message::Response(Some(id), _) => id.raw().as_i64(),
+            Message::Response(Some(id), _) => id.as_number(),
             Message::Response(None, _) | Message::Request(_) | Message::Notification(_) => None,
         };
-        match id.and_then(|id| u64::try_from(id).ok()) {
+        match id {
             Some(id) => self.of(id).hear(heard),
             None => self.session.hear(heard),
         }

@@ -140,7 +140,7 @@ impl Calls {
     /// A response has come.
     fn answer(&self, id: Option<&Id>, outcome: Outcome) {
         let id = match (id, &outcome) {
-            (Some(id), _) => id.raw().as_i64().and_then(|id| u64::try_from(id).ok()),
+            (Some(id), _) => id.as_number(),
             // The server could not read a request.
             (None, Outcome::Error(_)) => self.only_one(),
             // Whoever has a result has read the request, and its id.

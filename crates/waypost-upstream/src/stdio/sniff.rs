@@ -31,7 +31,7 @@ pub(crate) fn id(head: &[u8], tail: &[u8]) -> Option<u64> {
 
 /// Ours are numbers.
 fn number(id: &Id) -> Option<u64> {
-    id.raw().decode()
+    id.as_number()
 }
 
 #[cfg(test)]
@@ -52,7 +52,8 @@ mod tests {
         );
         check(r#"{"jsonrpc":"2.0","method":"a","params":{"id":7}}"#, None);
         check(r#"{"level":"info","id":7}"#, None);
-        check(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#, None);
+        check(r#"{"jsonrpc":"2.0","id":"7","result":{}}"#, Some(7));
+        check(r#"{"jsonrpc":"2.0","id":"a7","result":{}}"#, None);
         check("Server v1.0 running", None);
     }
 }

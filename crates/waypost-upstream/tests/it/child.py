@@ -31,6 +31,10 @@ def call(id, params):
     token = params["_meta"].get("progressToken")
     if name == "echo":
         result(id, {"echo": arguments})
+    elif name == "string-id":
+        result(str(id), {"name": name})
+    elif name == "bare":
+        print(json.dumps({"id": id, "result": {"name": name}}), flush=True)
     elif name == "hold":
         held[id] = True
     elif name == "cancelled":

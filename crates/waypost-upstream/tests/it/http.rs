@@ -82,6 +82,28 @@ async fn a_call_carries_exactly_the_headers_of_the_protocol() {
 }
 
 #[tokio::test]
+async fn answers_that_are_not_quite_right_are_answers() {
+    let forms: [fn(&str) -> String; 3] = [
+        |id| format!(r#"{{"jsonrpc":"2.0","id":"{id}","result":{{}}}}"#),
+        |id| format!(r#"{{"id":{id},"result":{{}}}}"#),
+        |id| format!("data: {{\"jsonrpc\":\"2.0\",\"id\":\"{id}\",\"result\":{{}}}}\n\n"),
+    ];
+    for form in forms {
+        let fake = Fake::always(move |seen| {
+            let body = form(&seen.id());
+            let kind = match body.starts_with("data") {
+                true => "text/event-stream",
+                false => "application/json",
+            };
+            http("200 OK", kind, &body)
+        })
+        .await;
+        let upstream = upstream(&format!("url: '{}', era: modern", fake.url()));
+        complete(&*upstream, tool("t")).await;
+    }
+}
+
+#[tokio::test]
 async fn configured_headers_win() {
     let fake = Fake::always(|seen| result(seen, "{}")).await;
     let upstream = upstream(&format!(
@@ -389,6 +411,38 @@ async fn notifications_come_before_the_end_however_the_bytes_are_cut() {
             got,
             ["notifications/progress", "notifications/progress", "日本🦀"]
         );
+    }
+}
+
+#[tokio::test]
+async fn r55_a_notification_over_the_limit_costs_the_call_nothing() {
+    for era in ["modern", "legacy"] {
+        let fake = Fake::always(|seen| {
+            let big = "y".repeat(5_000);
+            let note = format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/message","params":{{"level":"error","data":"{big}"}}}}"#
+            );
+            let id = seen.id();
+            match seen.what() {
+                "tools/call" => http(
+                    "200 OK",
+                    "text/event-stream",
+                    &format!("data: {note}\n\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n"),
+                ),
+                "initialize" => result(
+                    seen,
+                    r#"{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{}}"#,
+                ),
+                "GET" => http("405 Method Not Allowed", "text/plain", ""),
+                _ => http("202 Accepted", "text/plain", ""),
+            }
+        })
+        .await;
+        let mut parts = parts();
+        parts.response_limit = 2_000;
+        let settings = format!("url: '{}', era: {era}", fake.url());
+        let upstream = upstream_with(&settings, &parts);
+        complete(&*upstream, tool("t")).await;
     }
 }
 

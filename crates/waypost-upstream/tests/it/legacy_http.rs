@@ -277,6 +277,30 @@ async fn r16_a_session_that_nobody_uses_is_ended() {
 }
 
 #[tokio::test]
+async fn a_server_from_before_the_first_version_is_spoken_to() {
+    let fake = Fake::always(|seen| match seen.what() {
+        "initialize" => result(
+            seen,
+            r#"{"protocolVersion":"2024-10-07","capabilities":{"tools":{}},"serverInfo":{}}"#,
+        ),
+        "server/discover" => http("400 Bad Request", "text/plain", "no"),
+        "GET" => http("405 Method Not Allowed", "text/plain", ""),
+        "ping" => result(seen, "{}"),
+        // Numbers come back as strings here too.
+        "tools/call" => {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":"{}","result":{{}}}}"#, seen.id());
+            http("200 OK", "application/json", &text)
+        }
+        _ => http("202 Accepted", "text/plain", ""),
+    })
+    .await;
+    let upstream = upstream(&format!("url: '{}'", fake.url()));
+    let facts = in_time(upstream.discover(None)).await.unwrap();
+    assert_eq!(facts.protocol, "2024-10-07");
+    complete(&*upstream, asked("t")).await;
+}
+
+#[tokio::test]
 async fn r73_a_brief_absence_is_not_for_ever() {
     let gone = Arc::new(AtomicBool::new(true));
     let away = Arc::clone(&gone);

@@ -55,6 +55,15 @@ async fn r12_lines_that_are_no_messages_are_skipped() {
 }
 
 #[tokio::test]
+async fn answers_that_are_not_quite_right_are_answers() {
+    let upstream = server().await;
+    for name in ["string-id", "bare"] {
+        let got = complete(&*upstream, tool(name)).await;
+        assert!(text(&got).contains(name), "{got:?}");
+    }
+}
+
+#[tokio::test]
 async fn r54_a_message_of_invalid_utf8_fails_its_call_alone() {
     let upstream = server().await;
     let held = upstream.call(tool("hold"));

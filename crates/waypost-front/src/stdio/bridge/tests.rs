@@ -458,3 +458,22 @@ async fn a_batch_reaches_the_daemon_message_by_message() {
     assert!(sent.iter().all(|seen| !seen.message.is_array()), "{sent:?}");
     assert!(host.close().await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_before_the_session_is_answered_by_the_bridge() {
+    let mut host = host(|seen| json_answer(seen, json!({ "protocolVersion": "2025-11-25" })));
+    let ask = |id: u32, method: &str| json!({ "jsonrpc": "2.0", "id": id, "method": method });
+    host.send(&ask(1, "ping")).await;
+    assert_eq!(
+        host.read().await,
+        json!({ "jsonrpc": "2.0", "id": 1, "result": {} })
+    );
+    assert!(host.seen().is_empty());
+    host.send(&ask(2, "initialize")).await;
+    host.read().await;
+    host.send(&ask(3, "ping")).await;
+    host.read().await;
+    let asked = |seen: &Seen| seen.message["method"] == "ping";
+    assert_eq!(host.seen().iter().filter(|seen| asked(seen)).count(), 1);
+    assert!(host.close().await);
+}

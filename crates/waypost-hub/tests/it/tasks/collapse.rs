@@ -535,3 +535,14 @@ async fn a_look_that_brings_another_task_is_not_taken_for_this_one() {
     assert_eq!(result(&end)["n"], json!(1));
     assert_eq!(world.fake.count("tasks/get"), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_not_known_is_waited_out_like_work() {
+    let world = World::new();
+    world.fake.on("tools/call", [task(created())]);
+    let odd = (0..40).map(|_| got("paused", json!({})));
+    world.fake.on("tasks/get", odd.chain([done()]));
+    let end = world.end(json!({})).await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    assert_eq!(world.fake.count("tasks/get"), 41);
+}

@@ -1,7 +1,7 @@
 //! From bytes to what an ear takes.
 
 use bytes::Bytes;
-use waypost_wire::id::Id;
+use waypost_wire::line;
 use waypost_wire::message::{Message, Outcome};
 use waypost_wire::raw::Raw;
 use waypost_wire::sse::{Event, Item};
@@ -42,7 +42,7 @@ pub(super) async fn hear_out(
     place: &mut Place,
 ) -> Fault {
     loop {
-        match frames.next_item().await {
+        match frames.next_item(|_| true).await {
             Ok(Some(Item::Event(event))) => {
                 place.note(&event);
                 aloud(ear, &wire.name, &event);
@@ -83,7 +83,9 @@ pub(super) fn of_request(
     message: &Bytes,
 ) -> Result<Option<Outcome>, Fault> {
     match Message::parse(message) {
-        Ok(Message::Response(Some(got), outcome)) if got == Id::number(id) => Ok(Some(outcome)),
+        Ok(Message::Response(Some(got), outcome)) if got.as_number() == Some(id) => {
+            Ok(Some(outcome))
+        }
         // An error whose id could not be filled in.
         Ok(Message::Response(None, error @ Outcome::Error(_))) => Ok(Some(error)),
         // The answer to another request, on a stream that was resumed: its number tells whose.
@@ -103,6 +105,22 @@ pub(super) fn of_request(
             ignored(upstream, "not_a_message");
             Ok(None)
         }
+    }
+}
+
+/// Whether request `id` can do without a message on its stream that begins so: a notification, or
+/// the answer to another. Anything else may be its answer, or a question, which waits for one.
+pub(super) fn can_be_missed(head: &[u8], id: u64) -> bool {
+    let others = || sniff::id(head, &[]).is_some_and(|of| of != id);
+    line::is_notification(head) || (!line::has_method(head) && others())
+}
+
+/// A message over the limit that can be missed. Only the call that it answers fails with it.
+pub(super) fn missed(ear: &dyn Ear, wire: &Wire, head: &[u8]) {
+    let fault = Fault::TooLarge { limit: wire.limit };
+    match sniff::id(head, &[]).filter(|_| !line::has_method(head)) {
+        Some(of) => ear.spoiled(of, fault),
+        None => ignored(&wire.name, "too_large"),
     }
 }
 

@@ -37,7 +37,7 @@ const WORDS: &[&str] = &[
 ];
 
 /// The codes that such an error has at HTTP 200: none with a meaning of its own.
-const CODES: &[i64] = &[code::INVALID_REQUEST, -32000, -32001];
+pub(super) const CODES: &[i64] = &[code::INVALID_REQUEST, -32000, -32001];
 
 /// A plain body that says something says it within this.
 const PLAIN: usize = 1024;
@@ -79,7 +79,7 @@ pub(super) fn refused(
     let Some(session) = session else { return false };
     let error = match response(body) {
         // Whoever has read the request may have done what it says.
-        Some((Some(of), error)) if id.is_some_and(|id| of == Id::number(id)) => {
+        Some((Some(of), error)) if id.is_some() && of.as_number() == id => {
             let refusal = matches!(status, StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST);
             return refusal && says_so(&error, session);
         }

@@ -12,6 +12,7 @@ use http::{HeaderValue, Uri};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use waypost_hub::upstream::BoxFuture;
+use waypost_wire::sse::Item;
 
 use super::endpoint::EndpointFault;
 use super::hearing;
@@ -115,7 +116,8 @@ impl Link for Sse {
 
 /// The address that the stream's first event names.
 async fn endpoint(wire: &Wire, frames: &mut Frames) -> Result<Uri, Fault> {
-    while let Some(event) = frames.next().await? {
+    while let Some(item) = frames.next_item(|_| false).await? {
+        let Item::Event(event) = item else { continue };
         if event.kind.as_deref() == Some("endpoint") {
             return Ok(wire.endpoint(&event.data)?);
         }

@@ -16,7 +16,9 @@ use tokio_util::sync::CancellationToken;
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Outcome};
+use waypost_wire::sse::Item;
 
+use super::doubted::{Found, Looked, Refusal};
 use super::hearing;
 use super::lost;
 use super::place::Place;
@@ -54,6 +56,8 @@ pub(super) struct Session {
     pub(super) wire: Arc<Wire>,
     pub(super) ear: SharedEar,
     state: Mutex<State>,
+    /// Held while it is found out whether the server still knows the session.
+    pub(super) looked: tokio::sync::Mutex<Looked>,
     /// Whether requests need not wait for the server's own stream any more.
     pub(super) settled: watch::Sender<bool>,
     over: CancellationToken,
@@ -84,6 +88,7 @@ impl Streamable {
                 wire: Arc::clone(wire),
                 ear,
                 state: Mutex::default(),
+                looked: tokio::sync::Mutex::default(),
                 settled: watch::Sender::new(false),
                 over: CancellationToken::new(),
             }),
@@ -158,7 +163,7 @@ impl Session {
     }
 
     /// Adds what makes a request one of this session; gives the name that it says.
-    fn sign(&self, request: &mut Request<Full<Bytes>>) -> Option<HeaderValue> {
+    pub(super) fn sign(&self, request: &mut Request<Full<Bytes>>) -> Option<HeaderValue> {
         let state = self.state();
         let headers = request.headers_mut();
         if let Some(version) = &state.version {
@@ -197,6 +202,11 @@ impl Session {
         Fault::SessionLost
     }
 
+    /// Whether nothing can be sent in it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.state().stage == Stage::Over
+    }
+
     /// Lets a request pass when the session is there, after its own stream.
     async fn enter(&self) -> Result<Stage, Fault> {
         let stage = self.state().stage;
@@ -217,7 +227,7 @@ impl Session {
         Ok(stage)
     }
 
-    async fn exchange(&self, id: u64, message: Bytes) -> Result<(), Fault> {
+    async fn exchange(self: &Arc<Self>, id: u64, message: Bytes) -> Result<(), Fault> {
         let stage = self.enter().await?;
         if !self.ear.sending(id) {
             return Ok(());
@@ -245,6 +255,13 @@ impl Session {
         if stage == Stage::Open && lost::refused(status, text(named.as_ref()), Some(id), &body) {
             return Err(self.lose());
         }
+        let refusal = Refusal::of(status, &body).filter(Refusal::is_suspicious);
+        if let (Stage::Open, Some(_), Some(refusal)) = (stage, &named, refusal)
+            && Box::pin(self.look(&refusal)).await == Found::Refused
+            && status == StatusCode::NOT_FOUND
+        {
+            return Err(Fault::SessionLost);
+        }
         if kind != BodyKind::Json {
             return Err(answer::status_fault(status, headers));
         }
@@ -271,7 +288,12 @@ impl Session {
     }
 
     /// The body of an error status, as far as it helps.
-    async fn refusal(&self, body: Lent, status: StatusCode, headers: &HeaderMap) -> Bytes {
+    pub(super) async fn refusal(
+        &self,
+        body: Lent,
+        status: StatusCode,
+        headers: &HeaderMap,
+    ) -> Bytes {
         if BodyKind::of(headers) == BodyKind::Events {
             return Bytes::new();
         }
@@ -291,7 +313,7 @@ impl Session {
 
     /// Hears a body that is not an event stream.
     fn answered(
-        &self,
+        self: &Arc<Self>,
         id: u64,
         named: Option<&HeaderValue>,
         body: &Bytes,
@@ -322,7 +344,7 @@ impl Session {
     /// Hears the answer to request `id`. Where it is all that came of it, `session` is the one that
     /// the request named: only then it may say that there is none.
     fn settle(
-        &self,
+        self: &Arc<Self>,
         id: u64,
         session: Option<&HeaderValue>,
         outcome: Outcome,
@@ -338,7 +360,12 @@ impl Session {
                 {
                     return Err(self.lose());
                 }
-                Stage::Open | Stage::Over => {}
+                Stage::Open | Stage::Over => {
+                    let refusal = Refusal::of_outcome(&outcome).filter(Refusal::is_suspicious);
+                    if let (Some(_), Some(refusal)) = (session, refusal) {
+                        self.doubt(refusal);
+                    }
+                }
             }
         }
         let message = Message::Response(Some(Id::number(id)), outcome);
@@ -347,9 +374,21 @@ impl Session {
         Ok(())
     }
 
+    /// Looks behind an answer whether the session is still there: the answer need not wait.
+    fn doubt(self: &Arc<Self>, refusal: Refusal) {
+        let session = Arc::clone(self);
+        self.wire.tasks.spawn(|stop| async move {
+            tokio::select! {
+                _ = session.look(&refusal) => {}
+                () = session.over.cancelled() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+
     /// Hears the stream of request `id` up to its answer, wherever it is cut.
     async fn follow(
-        &self,
+        self: &Arc<Self>,
         id: u64,
         mut named: Option<&HeaderValue>,
         body: Lent,
@@ -381,7 +420,17 @@ impl Session {
         place: &mut Place,
         named: &mut Option<&HeaderValue>,
     ) -> Result<Option<Outcome>, Fault> {
-        while let Some(event) = frames.next().await? {
+        let skips = |head: &[u8]| hearing::can_be_missed(head, id);
+        while let Some(item) = frames.next_item(skips).await? {
+            let event = match item {
+                Item::Event(event) => event,
+                Item::Oversized { event, head, .. } => {
+                    place.note(&event);
+                    hearing::missed(&*self.ear, &self.wire, &head);
+                    *named = None;
+                    continue;
+                }
+            };
             place.note(&event);
             for message in hearing::carried(&event) {
                 let outcome = hearing::of_request(&*self.ear, &self.wire.name, id, &message)?;

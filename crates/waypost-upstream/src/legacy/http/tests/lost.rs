@@ -202,3 +202,83 @@ async fn r59_a_session_that_ends_between_calls_is_known_from_its_stream() {
     in_time(line.link.close()).await;
     assert_eq!(count(&fake.requests(), "DELETE"), 0);
 }
+
+/// A server that refuses everything in its session like this once told so.
+async fn forgetting(refusal: fn(&Seen) -> String) -> (Fake, Arc<AtomicBool>) {
+    let lost = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&lost);
+    let fake = Fake::start(move |_, seen| match seen.what() {
+        "tools/call" | "ping" if flag.load(Ordering::SeqCst) => {
+            vec![Step::Send(refusal(seen).into_bytes())]
+        }
+        _ => usual(seen),
+    })
+    .await;
+    (fake, lost)
+}
+
+#[tokio::test]
+async fn r2_a_404_in_words_of_its_own_is_a_lost_session_when_a_ping_gets_it_too() {
+    let (fake, lost) = forgetting(|seen| {
+        let text = r#"{"code":-32001,"message":"The MCP session ended, start a new one"}"#;
+        error("404 Not Found", &seen.id(), text)
+    })
+    .await;
+    let line = open(&fake).await;
+    line.request(1, "tools/call").await.unwrap();
+    lost.store(true, Ordering::SeqCst);
+    let calls = (2..12).map(|id| line.request(id, "tools/call"));
+    for answered in futures_util::future::join_all(calls).await {
+        assert!(matches!(answered, Err(Fault::SessionLost)), "{answered:?}");
+    }
+    assert_eq!(count(&fake.requests(), "ping"), 1);
+    assert_eq!(line.notes.all().len(), 2, "nothing was heard");
+}
+
+#[tokio::test]
+async fn r2_a_refusal_that_may_be_the_calls_own_is_heard_and_the_session_is_left() {
+    let ways: [fn(&Seen) -> String; 3] = [
+        |seen| {
+            let text = r#"{"code":-32001,"message":"No such session"}"#;
+            error("400 Bad Request", &seen.id(), text)
+        },
+        |seen| {
+            let text = r#"{"code":-32600,"message":"Session abc not found"}"#;
+            error("200 OK", &seen.id(), text)
+        },
+        |_| http("405 Method Not Allowed", "text/plain", "no"),
+    ];
+    for (index, way) in ways.into_iter().enumerate() {
+        let (fake, lost) = forgetting(way).await;
+        let line = open(&fake).await;
+        lost.store(true, Ordering::SeqCst);
+        let first = line.request(1, "tools/call").await;
+        assert!(!matches!(first, Err(Fault::SessionLost)), "{index}");
+        in_time(async {
+            let mut id = 2;
+            while !matches!(
+                line.request(id, "tools/list").await,
+                Err(Fault::SessionLost)
+            ) {
+                id += 1;
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        assert_eq!(count(&fake.requests(), "ping"), 1, "{index}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_a_call_costs_a_living_session_one_ping_in_a_while() {
+    let (fake, line, answered) = refused(|id| {
+        let text = r#"{"code":-32001,"message":"no such tab"}"#;
+        error("400 Bad Request", id, text)
+    })
+    .await;
+    answered.unwrap();
+    for id in 2..8 {
+        line.request(id, "tools/call").await.unwrap();
+    }
+    assert_eq!(count(&fake.requests(), "ping"), 1);
+}
