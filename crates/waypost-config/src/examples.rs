@@ -156,7 +156,11 @@ fn what_the_readme_shows_loads_and_begins_with_what_needs_no_secret() {
     assert_eq!(config.upstreams.len(), 2);
     let shown = later.iter().map(|block| {
         let alone = block.lines().any(|line| line == "upstreams:");
-        let text = if alone { (*block).to_owned() } else { format!("{first}{block}") };
+        let text = if alone {
+            (*block).to_owned()
+        } else {
+            format!("{first}{block}")
+        };
         loads(&text, &["ALICE_KEY_HASH", "CI_KEY_HASH", "CI_TOKEN"])
     });
     let beyond = shown.filter(|config| !config.listen.ip().is_loopback());

@@ -256,8 +256,10 @@ fn a_flag_of_a_key_without_secrets_is_shown_and_what_is_put_in_is_not() {
     sources.env = env(&[("WHERE", "0.0.0.0:7500")]);
     assert!(open(&sources).starts_with("`***` can be reached"));
     // The token beside it is one, also where both are given at once.
-    let mut sources = Sources::default();
-    sources.env = env(&[("WAYPOST_ADMIN", "{listen: '127.0.0.1:9', token: short}")]);
+    let sources = Sources {
+        env: env(&[("WAYPOST_ADMIN", "{listen: '127.0.0.1:9', token: short}")]),
+        ..Sources::default()
+    };
     let said = format!("{:?}", load(&sources).unwrap_err());
     assert!(
         said.contains("shorter than 16") && !said.contains("`short`"),
@@ -270,8 +272,10 @@ fn a_flag_of_a_key_without_secrets_is_shown_and_what_is_put_in_is_not() {
 #[test]
 fn a_misspelt_variable_is_told_what_it_may_mean() {
     let hint = |name: &str| {
-        let mut sources = Sources::default();
-        sources.env = env(&[(name, "x")]);
+        let sources = Sources {
+            env: env(&[(name, "x")]),
+            ..Sources::default()
+        };
         let warnings = load(&sources).unwrap().warnings;
         warnings[0].hint.clone().unwrap()
     };

@@ -59,6 +59,7 @@ async fn r15_who_looks_for_oauth_is_told_what_to_send_instead() {
     let key = Key {
         name: "ci".to_owned(),
         hash: KeyHash::of("wp_ci"),
+        endpoint: None,
     };
     let said = async |router: Router, path: &str| {
         let request = Request::get(path).body(Body::empty()).unwrap();
