@@ -78,9 +78,23 @@ fn value(
             Err((what, hint)) => refuse(node, at, report, what, hint),
         },
         (_, Kind::Map(_) | Kind::List(_)) => {
-            refuse(node, at, report, format!("must be {}", noun(shape)), None)
+            let what = format!("must be {}", noun(shape));
+            refuse(node, at, report, what, as_map(shape, node))
         }
     }
+}
+
+/// How a list is written as the map that it must be.
+fn as_map(shape: &Shape, node: &Node) -> Option<String> {
+    let is_list = matches!(node.kind, Kind::List(_));
+    let hint = match shape {
+        Shape::Map(inner) if matches!(**inner, Shape::Keys(_)) => {
+            "write `name: {...}` for each, without `- `"
+        }
+        Shape::Keys(_) | Shape::Map(_) => "write `key: value` for each, without `- `",
+        _ => return None,
+    };
+    is_list.then(|| hint.to_owned())
 }
 
 fn map<'s>(
@@ -120,14 +134,19 @@ fn unknown(node: &Node, entry: &Entry, at: &KeyPath, known: &[KeyShape], report:
         return;
     }
     let problem = Problem::error(&entry.place, &path, "unknown key");
+    let other = foreign::instead(&path);
     let meant = suggest::nearest(&entry.key, known.iter().map(|known| known.name.as_str()));
     let hint = match meant {
         _ if entry.key == "<<" => {
             Some("merge keys are not supported; an alias can stand for a whole value".to_owned())
         }
+        _ if other.is_some() => other.map(str::to_owned),
         Some(name) => Some(format!("did you mean `{name}`?")),
         None => None,
     };
+    if other == Some(foreign::URL) {
+        report.already_refused(&at.key("url"));
+    }
     report.refuse(&path, Problem { hint, ..problem });
     // What is missing because its name is misspelt is not missing.
     if let Some(meant) = meant.filter(|meant| node.get(meant).is_none()) {

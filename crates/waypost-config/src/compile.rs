@@ -41,6 +41,21 @@ pub(crate) fn is_top_level(key: &str) -> bool {
     matches!(&*SHAPE, Shape::Keys(keys) if keys.iter().any(|known| known.name == key))
 }
 
+/// The settings whose names are known, those of single upstreams being none.
+pub(crate) fn plain_keys() -> Vec<Vec<&'static str>> {
+    fn below(shape: &'static Shape, path: &[&'static str], all: &mut Vec<Vec<&'static str>>) {
+        let Shape::Keys(keys) = shape else {
+            return all.push(path.to_vec());
+        };
+        for key in keys {
+            below(&key.shape, &[path, &[key.name.as_str()]].concat(), all);
+        }
+    }
+    let mut all = Vec::new();
+    below(&SHAPE, &[], &mut all);
+    all
+}
+
 fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
     let top = KeyPath::default();
     let listen = access::address(&raw.listen, &top.key("listen"), report);

@@ -138,6 +138,36 @@ fn every_example_loads_and_fits_the_schema() {
 }
 
 #[test]
+fn what_the_readme_shows_loads_and_begins_with_what_needs_no_secret() {
+    let text = read("README.md");
+    let blocks: Vec<_> = text
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("```"))
+        .map(|(block, _)| block)
+        .collect();
+    let [first, later @ ..] = blocks.as_slice() else {
+        panic!("the quick start has a configuration")
+    };
+    let config = loads(first, &[]);
+    let is_public =
+        |reach: &Reach| matches!(reach, Reach::Stdio { command, .. } if command == "npx");
+    assert!(config.upstreams.iter().all(|one| is_public(&one.reach)));
+    assert_eq!(config.upstreams.len(), 2);
+    let shown = later.iter().map(|block| {
+        let alone = block.lines().any(|line| line == "upstreams:");
+        let text = if alone {
+            (*block).to_owned()
+        } else {
+            format!("{first}{block}")
+        };
+        loads(&text, &["ALICE_KEY_HASH", "CI_KEY_HASH", "CI_TOKEN"])
+    });
+    let beyond = shown.filter(|config| !config.listen.ip().is_loopback());
+    assert_eq!(beyond.count(), 1, "one shows how others are let in");
+}
+
+#[test]
 fn the_schema_refuses_what_loading_refuses() {
     let schema = jsonschema::validator_for(&crate::json_schema()).unwrap();
     for (text, fits) in [

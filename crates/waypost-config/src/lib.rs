@@ -47,3 +47,4 @@ pub use problem::{Problem, Severity};
 pub use schema::json_schema;
 pub use secret::{Secret, Url};
 pub use sources::{Sources, environment};
+pub use suggest::nearest;

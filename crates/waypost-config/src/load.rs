@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::include;
 use crate::interpolate::{self, Values};
 use crate::layers;
-use crate::node::{Entry, Kind, Node, Place};
+use crate::node::{Entry, Kind, Node, Place, Scalar, Style};
 use crate::path::KeyPath;
 use crate::problem::{Problem, Severity};
 use crate::sources::{self, Sources};
@@ -147,7 +147,15 @@ fn long_forms(layer: &mut Node) {
         return;
     };
     for entry in entries.iter_mut().filter(|entry| entry.key == "admin") {
-        if matches!(entry.value.kind, Kind::Scalar(_) | Kind::Refused) {
+        // A variable may have the whole map in it.
+        let is_map = |scalar: &Scalar| {
+            scalar.style == Style::Outside && scalar.text.trim_start().starts_with('{')
+        };
+        let is_short = match &entry.value.kind {
+            Kind::Scalar(scalar) => !is_map(scalar),
+            kind => matches!(kind, Kind::Refused),
+        };
+        if is_short {
             let place = entry.value.place.clone();
             let long = Node::empty(place.clone());
             let short = std::mem::replace(&mut entry.value, long);
@@ -176,7 +184,11 @@ fn known_setting(
     if !known && !used.contains(name) {
         let place = Place::of(&sources::env_source(name));
         let what = "this variable names no setting and is ignored";
-        let hint = "parts of a key are joined with two underscores: `WAYPOST_FRONT__KEEP_ALIVE`";
+        let hint = match sources::meant(name) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => "parts of a key are joined with two underscores: `WAYPOST_FRONT__KEEP_ALIVE`"
+                .to_owned(),
+        };
         let problem = Problem::new(Severity::Warning, Some(&place), &KeyPath::default(), what);
         problems.push(problem.with_hint(hint));
     }

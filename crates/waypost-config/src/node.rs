@@ -119,8 +119,14 @@ impl Node {
         Some((place, node))
     }
 
+    /// Whether `${...}` put something into this value.
     pub(crate) fn is_expanded(&self) -> bool {
-        matches!(&self.kind, Kind::Scalar(scalar) if scalar.expanded || scalar.style == Style::Outside)
+        matches!(&self.kind, Kind::Scalar(scalar) if scalar.expanded)
+    }
+
+    /// Whether a variable or flag gave this value.
+    pub(crate) fn is_outside(&self) -> bool {
+        matches!(&self.kind, Kind::Scalar(scalar) if scalar.style == Style::Outside)
     }
 
     /// What interpolation put into the scalars of this tree, where it may be secret.

@@ -26,6 +26,12 @@ impl KeyPath {
         &self.0
     }
 
+    /// Whether it is these keys or below them.
+    pub(crate) fn starts_with(&self, keys: &[&str]) -> bool {
+        let same = |(step, key): (&Step, &&str)| matches!(step, Step::Key(own) if own == key);
+        self.0.len() >= keys.len() && self.0.iter().zip(keys).all(same)
+    }
+
     /// The path of the map or list this value is in.
     pub(crate) fn parent(&self) -> Option<Self> {
         let (_, steps) = self.0.split_last()?;

@@ -8,8 +8,9 @@ use crate::secret::Secret;
 
 /// One thing wrong with the configuration.
 ///
-/// Never holds a value that came from the environment, a file or a flag. `Display` prints one
-/// line, and a second one with the hint.
+/// Never holds a value that came from the environment, a file or a flag, unless it is of a key
+/// that has no secrets, named by its own variable or flag. `Display` prints one line, and a second
+/// one with the hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Whether Waypost can run all the same.
@@ -36,6 +37,17 @@ pub enum Severity {
     /// Waypost starts, but probably not as meant.
     Warning,
 }
+
+/// Keys that are no secrets, nor anything below them: a value that a flag or variable of their own
+/// gives them may be shown.
+const OPEN: &[&[&str]] = &[
+    &["admin", "listen"],
+    &["drain_grace"],
+    &["front"],
+    &["limits"],
+    &["listen"],
+    &["log"],
+];
 
 /// Gathers problems, and knows where each key was written.
 #[derive(Debug)]
@@ -170,11 +182,14 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Whether a value came from outside the file, so that neither message nor hint repeats it.
+    /// Whether a value came from outside the file and may be secret, so that neither message nor
+    /// hint repeats it.
     pub(crate) fn hides(&self, at: &KeyPath) -> bool {
-        self.root
-            .find(at)
-            .is_some_and(|(_, node)| node.is_expanded())
+        let Some((_, node)) = self.root.find(at) else {
+            return false;
+        };
+        // What was put in by `${...}` may be any variable or file, whatever the key.
+        node.is_expanded() || (node.is_outside() && !OPEN.iter().any(|open| at.starts_with(open)))
     }
 
     /// What interpolation put into a value and all below it, where it may be secret.

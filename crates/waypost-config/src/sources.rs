@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::node::{Entry, Kind, Node, Place, Scalar, Style};
+use crate::{compile, suggest};
 
 /// What every setting's environment variable begins with.
 const PREFIX: &str = "WAYPOST_";
@@ -129,6 +130,15 @@ impl Sources {
 /// What problems call a variable.
 pub(crate) fn env_source(name: &str) -> String {
     format!("environment variable `{name}`")
+}
+
+/// The variable of a setting that is named nearly so.
+pub(crate) fn meant(name: &str) -> Option<String> {
+    let keys = compile::plain_keys().into_iter();
+    let known: Vec<_> = keys.map(|keys| keys.join("__").to_uppercase()).collect();
+    let own = name.strip_prefix(PREFIX)?;
+    let meant = suggest::nearest(own, known.iter().map(String::as_str))?;
+    Some(format!("{PREFIX}{meant}"))
 }
 
 impl std::fmt::Debug for Sources {

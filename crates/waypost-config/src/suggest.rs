@@ -1,7 +1,7 @@
 //! What somebody probably meant.
 
 /// The known word nearest to `text`, if one is near enough to be meant.
-pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let folded = fold(text);
     let reach = (folded.chars().count() / 3).clamp(1, 3);
     known

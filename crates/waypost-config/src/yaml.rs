@@ -243,6 +243,11 @@ impl<'a> Reader<'a> {
         if line.contains('\t') {
             return problem.with_hint("indent with spaces, not tabs");
         }
+        if let Some(sign) = unquoted_sign(line) {
+            return problem.with_hint(format!(
+                "put quotes around the value that begins with {sign}"
+            ));
+        }
         if line.contains("${") {
             return problem.with_hint("put quotes around a value that has `${...}` in it");
         }
@@ -260,6 +265,24 @@ impl<'a> Reader<'a> {
             column: Some(span.start.col() + 1),
         }
     }
+}
+
+/// A sign that YAML lets no bare value begin with, where one does.
+fn unquoted_sign(line: &str) -> Option<&'static str> {
+    let mut quote = None;
+    let mut begins = true;
+    for c in line.chars() {
+        match (quote, c) {
+            (Some(open), _) => quote = (c != open).then_some(open),
+            (None, '@') if begins => return Some("`@`"),
+            (None, '%') if begins => return Some("`%`"),
+            (None, '`') if begins => return Some("a backtick"),
+            (None, '\'' | '"') if begins => quote = Some(c),
+            (None, _) => {}
+        }
+        begins = matches!(c, '[' | '{' | ',' | ':' | '-') || (begins && c.is_whitespace());
+    }
+    None
 }
 
 fn size(node: &Node) -> usize {

@@ -55,11 +55,21 @@ pub(crate) fn refused(refused: &Refused) -> Response {
 /// A path where nothing is. The body has the shape of an OAuth error: that is what the clients
 /// that guess such paths try to read.
 pub(crate) fn nothing_here(refusal: &Refusal) -> Response {
+    described(refusal, &refusal.to_string())
+}
+
+/// A path where OAuth would be; `keys` is whether callers need one of Waypost's.
+pub(crate) fn no_oauth(refusal: &Refusal, keys: bool) -> Response {
+    let text = match keys {
+        true => "there is no OAuth here: send `Authorization: Bearer <key>`",
+        false => "there is no OAuth here, and no key is needed",
+    };
+    described(refusal, text)
+}
+
+fn described(refusal: &Refusal, text: &str) -> Response {
     let (status, _) = rescue::refusal(refusal);
-    let body = serde_json::json!({
-        "error": "not_found",
-        "error_description": refusal.to_string(),
-    });
+    let body = serde_json::json!({ "error": "not_found", "error_description": text });
     json(status, [body.to_string().into()].into())
 }
 

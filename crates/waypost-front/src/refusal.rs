@@ -8,6 +8,9 @@ use waypost_wire::id::Id;
 pub(crate) enum Refusal {
     #[error("no such endpoint, MCP is at `/mcp`")]
     NoSuchPath,
+    /// One of HTTP+SSE, which is off.
+    #[error("HTTP+SSE is off: `front.sse: true` turns it on, or use `/mcp`")]
+    NoSse,
     #[error("no such endpoint, `/mcp` shows everything")]
     NoSuchView,
     #[error("only POST is served here")]

@@ -17,7 +17,9 @@ use crate::refusal::Refusal;
 /// The answer to a refusal.
 pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
     let (status, code) = match refusal {
-        Refusal::NoSuchPath | Refusal::NoSuchView => (StatusCode::NOT_FOUND, code::INVALID_REQUEST),
+        Refusal::NoSuchPath | Refusal::NoSse | Refusal::NoSuchView => {
+            (StatusCode::NOT_FOUND, code::INVALID_REQUEST)
+        }
         Refusal::NotPost | Refusal::NotGet => {
             (StatusCode::METHOD_NOT_ALLOWED, code::INVALID_REQUEST)
         }
@@ -85,7 +87,7 @@ fn modern_off(refusal: &Refusal, requested: &str, probe: bool) -> (StatusCode, E
 /// What is counted and logged for a refusal.
 pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
     match refusal {
-        Refusal::NoSuchPath | Refusal::NoSuchView => "no_such_path",
+        Refusal::NoSuchPath | Refusal::NoSse | Refusal::NoSuchView => "no_such_path",
         Refusal::NotPost => "not_post",
         Refusal::NotGet => "not_get",
         Refusal::NoStream => "no_stream",

@@ -41,6 +41,7 @@ pub struct Endpoints(Arc<Parts>);
 pub struct Routes<E> {
     endpoints: E,
     sse: bool,
+    keys: bool,
 }
 
 /// What a path is for; below each are the names of views.
@@ -67,7 +68,15 @@ impl<E> Routes<E> {
         Self {
             endpoints,
             sse: false,
+            keys: false,
         }
+    }
+
+    /// Whether callers need a key: those that look for OAuth in vain are told so.
+    #[must_use]
+    pub fn with_keys(mut self, keys: bool) -> Self {
+        self.keys = keys;
+        self
     }
 
     /// Whether the paths of HTTP+SSE lead to endpoints too.
@@ -131,17 +140,28 @@ where
         if self.leads_on(request.uri().path()) {
             Either::Left(self.endpoints.call(request.map(Body::new)))
         } else {
-            Either::Right(ready(Ok(nothing_here(request))))
+            Either::Right(ready(Ok(nothing_here(request, self.keys))))
         }
     }
 }
 
-fn nothing_here<B>(request: Request<B>) -> Response {
+fn nothing_here<B>(request: Request<B>, keys: bool) -> Response {
     let (head, _) = request.into_parts();
     let mut finish = Finish::new(request_id(&head), principal(&head));
-    let refusal = Refusal::NoSuchPath;
+    let refusal = match Door::of(head.uri.path()) {
+        Some(_) => Refusal::NoSse,
+        None => Refusal::NoSuchPath,
+    };
     finish.refused(&refusal);
-    answer::nothing_here(&refusal)
+    match refusal {
+        Refusal::NoSuchPath if is_of_oauth(head.uri.path()) => answer::no_oauth(&refusal, keys),
+        refusal => answer::nothing_here(&refusal),
+    }
+}
+
+/// Whether clients look for OAuth there. What they find is shown to their users.
+fn is_of_oauth(path: &str) -> bool {
+    path.contains("/.well-known/") || ["/authorize", "/register", "/token"].contains(&path)
 }
 
 async fn serve(parts: &Parts, request: Request<Body>) -> Response {

@@ -8,6 +8,7 @@ pub mod cursor;
 pub mod endpoint;
 pub mod entry;
 pub mod list;
+mod patterns;
 mod read;
 pub mod rules;
 pub mod table;

@@ -78,7 +78,7 @@ impl fmt::Display for Origin {
 ///
 /// An error *answer* of an upstream is not one: it passes through as it came.
 #[derive(Debug, thiserror::Error)]
-#[error("{origin}: {}", .detail.as_deref().map_or_else(|| kind.to_string(), str::to_owned))]
+#[error("{}", self.text())]
 pub struct CallError {
     /// Decides the code and HTTP status that the client sees.
     pub kind: Kind,
@@ -117,6 +117,16 @@ impl CallError {
     /// A failure of this upstream.
     pub fn upstream(kind: Kind, name: &Arc<str>) -> Self {
         Self::new(kind, Origin::Upstream(Arc::clone(name)))
+    }
+
+    /// Names who is at fault, unless that is whoever reads it.
+    fn text(&self) -> String {
+        let what = self.detail.as_deref();
+        let what = what.map_or_else(|| self.kind.to_string(), str::to_owned);
+        match &self.origin {
+            Origin::Client => what,
+            origin => format!("{origin}: {what}"),
+        }
     }
 
     /// The request names something that does not exist, as `detail` says.

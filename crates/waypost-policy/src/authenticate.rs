@@ -111,6 +111,17 @@ enum Fault {
     Repeated,
 }
 
+impl Fault {
+    /// What was there, for the log; never the key.
+    fn presented(self) -> &'static str {
+        match self {
+            Self::Missing => "no key",
+            Self::Unknown => "an unknown key",
+            Self::Repeated => "several keys",
+        }
+    }
+}
+
 fn principal(keys: &[Known], headers: &HeaderMap) -> Result<Principal, Fault> {
     if keys.is_empty() {
         return Ok(Principal::anonymous());
@@ -134,7 +145,7 @@ fn principal(keys: &[Known], headers: &HeaderMap) -> Result<Principal, Fault> {
 fn refused<R: From<Bytes>>(fault: Fault) -> Response<R> {
     RequestRefused {
         reason: "unauthenticated",
-        presented: "",
+        presented: fault.presented(),
     }
     .emit();
     let data = json!({ "hint": "send `Authorization: Bearer <key>`" });
@@ -229,6 +240,20 @@ mod tests {
         ] {
             check(&keys(), authorization, Err(())).await;
         }
+    }
+
+    #[test]
+    fn the_log_tells_a_missing_key_from_a_wrong_one() {
+        let known = AuthenticateLayer::new(&keys()).keys;
+        let presented = |lines: &[&'static str]| {
+            let lines = lines.iter().map(|line| HeaderValue::from_static(line));
+            let headers = lines.map(|line| (AUTHORIZATION, line)).collect();
+            principal(&known, &headers).unwrap_err().presented()
+        };
+        assert_eq!(presented(&[]), "no key");
+        assert_eq!(presented(&["Basic x"]), "no key");
+        assert_eq!(presented(&["Bearer wp_nobody"]), "an unknown key");
+        assert_eq!(presented(&["Bearer wp_ci", "Bearer wp_ci"]), "several keys");
     }
 
     #[tokio::test]

@@ -9,3 +9,4 @@ pub mod misbehave;
 pub mod peer;
 pub mod run;
 pub mod seen;
+pub mod temporary;

@@ -84,7 +84,14 @@ async fn ready(State(admin): State<Arc<Admin>>) -> Response {
         "ready" => StatusCode::OK,
         _ => StatusCode::SERVICE_UNAVAILABLE,
     };
-    json_answer(code, &json!({ "status": status }))
+    let missing: Vec<&str> = readiness.missing.iter().map(|name| &**name).collect();
+    let body = if code == StatusCode::OK || missing.is_empty() {
+        json!({ "status": status })
+    } else {
+        // Names are no secret, and what else would one look for?
+        json!({ "status": status, "missing": missing })
+    };
+    json_answer(code, &body)
 }
 
 async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {

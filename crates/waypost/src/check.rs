@@ -3,6 +3,7 @@
 mod endpoints;
 mod missing;
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,17 +17,22 @@ use waypost_hub::keys::Keys;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
+use waypost_hub::status::State;
 use waypost_hub::store::{Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::version;
 
 use crate::assemble;
 use crate::exit::Fatal;
-use crate::output::{print, table};
+use crate::output::{print, say, table};
 use crate::serve::runtime;
 
-/// Longest wait for upstreams, whatever they are allowed in operation.
-const BUDGET: Duration = Duration::from_secs(20);
+/// What an upstream gets beyond its `startup_timeout`: what it is has to be asked before that
+/// begins, and its lists are read after it.
+const BEYOND: Duration = Duration::from_secs(10);
+
+/// Whoever looks at the terminal is told what takes longer.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Between two looks at who is still connecting.
 const LOOK: Duration = Duration::from_millis(50);
@@ -57,10 +63,7 @@ async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
     let upstreams = assemble::upstreams(&config, 1, guard.as_deref(), &background);
     let hub = assemble::hub(&config, &upstreams, Arc::new(Forgetful), keys, &background);
     hub.start().await;
-    let until = Instant::now() + BUDGET;
-    while !hub.readiness().starting.is_empty() && Instant::now() < until {
-        sleep(LOOK).await;
-    }
+    decided(&hub, longest(&config)).await;
     print(&report(&hub));
     let missing = hub.readiness().missing;
     background.drain(FAREWELL).await;
@@ -72,6 +75,35 @@ async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
         missing.join("`, `")
     );
     Err(Fatal::hint(error, "the table above says why"))
+}
+
+/// The longest that an upstream may take to get ready.
+fn longest(config: &Config) -> Duration {
+    let live = config.upstreams.iter().filter(|one| !one.disabled);
+    live.map(|one| one.startup_timeout)
+        .max()
+        .unwrap_or_default()
+}
+
+/// Waits until of each upstream it is known whether it answers.
+async fn decided(hub: &Hub, longest: Duration) {
+    let begun = Instant::now();
+    let mut told = !std::io::stderr().is_terminal();
+    loop {
+        let starting = hub.readiness().starting;
+        if starting.is_empty() || begun.elapsed() >= longest + BEYOND {
+            return;
+        }
+        if !told && begun.elapsed() >= PATIENCE {
+            told = true;
+            say(&format!(
+                "waiting for `{}`, up to {} s",
+                starting.join("`, `"),
+                longest.as_secs()
+            ));
+        }
+        sleep(LOOK).await;
+    }
 }
 
 fn report(hub: &Hub) -> String {
@@ -95,6 +127,11 @@ fn report(hub: &Hub) -> String {
         let rows: Vec<_> = exposed.iter().map(name).collect();
         text.push_str("\n\n");
         text.push_str(&table(headings, &rows));
+    }
+    for warning in &hub.catalog().warnings {
+        let line = format!("warning: upstream `{}`: {}", warning.upstream, warning.text);
+        text.push_str("\n\n");
+        text.push_str(&printable(&line));
     }
     endpoints::report(&hub.catalog(), &mut text);
     for hint in missing::hints(members) {
@@ -133,6 +170,7 @@ fn upstream(member: &Member) -> [String; 6] {
             // Where it was looked for would be most of the table; the hint below has it.
             (Some(error), Some(_)) if missing::is_missing(member) => error,
             (Some(error), Some(cause)) => format!("{error}: {cause}"),
+            (None, _) if report.state == State::Starting => "did not answer in time".to_owned(),
             (error, _) => error.unwrap_or_default(),
         },
     ]
@@ -206,6 +244,14 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         assert_eq!(printable(text), expected);
+    }
+
+    #[test]
+    fn the_slowest_upstream_that_is_not_left_out_gets_its_time() {
+        let yaml = "upstreams:\n  a: { command: x }\n  b: { url: 'http://h', startup_timeout: 90s }\n  \
+             c: { command: x, startup_timeout: 10m, disabled: true }\n";
+        let config = waypost_config::parse_str(yaml).unwrap().config;
+        assert_eq!(longest(&config), Duration::from_secs(90));
     }
 
     #[test]

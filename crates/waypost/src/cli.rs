@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use waypost_config::{Loaded, Log, Problem, Severity, Sources, json_schema, load};
 use waypost_testkit::cli::DemoServer;
@@ -137,6 +138,12 @@ pub(crate) struct Demo {
 }
 
 impl Cli {
+    /// What the process was started with; ends it where that is nothing to go by.
+    #[must_use]
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| with_tip(error).exit())
+    }
+
     /// Does what the command line asks for.
     ///
     /// # Errors
@@ -171,6 +178,23 @@ impl Cli {
             }
         }
     }
+}
+
+/// Tells whoever names the configuration bare how it is named.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let is_file = |text: &str| {
+        let extension = std::path::Path::new(text).extension();
+        extension.is_some_and(|end| end == "yaml" || end == "yml" || end == "json")
+    };
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(file))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+        && is_file(file)
+    {
+        let tip = format!("write `--config {file}`").into();
+        let tips = ContextValue::StyledStrs(vec![tip]);
+        error.insert(ContextKind::Suggested, tips);
+    }
+    error
 }
 
 /// The configuration. One of which nothing was found is a mistake, not a gateway to nowhere.
@@ -264,6 +288,18 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_file_that_is_named_bare_is_told_its_flag() {
+        let said = |words: &str| {
+            let error = Cli::try_parse_from(words.split(' ')).unwrap_err();
+            with_tip(error).to_string()
+        };
+        let tip = "write `--config my/waypost.yaml`";
+        assert!(said("waypost check my/waypost.yaml").contains(tip));
+        assert!(said("waypost serve my/waypost.yaml").contains(tip));
+        assert!(!said("waypost check other").contains("--config other"));
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use waypost::cli::Cli;
 use waypost::exit::exit;
 
@@ -11,5 +10,5 @@ use waypost::exit::exit;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    exit(Cli::parse().run())
+    exit(Cli::read().run())
 }

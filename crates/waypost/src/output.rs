@@ -1,4 +1,4 @@
-//! What goes to standard output: results of commands, never logs.
+//! What commands print: results on standard output, never logs.
 
 use std::io::{self, Write as _};
 
@@ -8,6 +8,11 @@ use std::io::{self, Write as _};
 pub(crate) fn print(text: &str) {
     let mut out = io::stdout().lock();
     drop(writeln!(out, "{text}").and_then(|()| out.flush()));
+}
+
+/// Tells whoever waits for the result at a terminal what takes its time.
+pub(crate) fn say(text: &str) {
+    drop(writeln!(io::stderr().lock(), "{text}"));
 }
 
 /// Rows under headings, each column as wide as its widest cell.

@@ -87,7 +87,9 @@ impl Stack {
         // No deadline for the first byte here: a caller that takes only JSON gets it with its
         // answer, and that may take as long as the call may.
         // The size of a body is the front's to check, which knows what answer a client understands.
-        let front = Routes::new(endpoints).with_sse(config.front.sse);
+        let front = Routes::new(endpoints)
+            .with_sse(config.front.sse)
+            .with_keys(!config.auth.keys.is_empty());
         ServiceBuilder::new()
             // First, so that every line and every refusal can be found again.
             .layer(IdentifyLayer::new())

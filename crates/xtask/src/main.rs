@@ -10,6 +10,8 @@ mod run;
 mod suite;
 mod tools;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 
 #[derive(Debug, Parser)]
@@ -34,9 +36,17 @@ enum Command {
     Bench,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().command {
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
         Command::Test { nextest } => suite::run_tests(&nextest),
         Command::Bench => bench::run_bench(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Not as `main` would: with a backtrace the error would be far up.
+            run::say(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
     }
 }

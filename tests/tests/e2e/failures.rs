@@ -240,7 +240,7 @@ async fn r17_bad_upstreams_fail_alone_and_by_name() {
     let reply = reply.tool("r_any", json!({})).await.unwrap();
     assert_eq!(reply.status, 200);
     let message = reply.answer["error"]["message"].as_str().unwrap();
-    assert_eq!(message, "the request: unknown tool `r_any`");
+    assert_eq!(message, "unknown tool `r_any`");
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, timeout};
-use waypost_testkit::demo::demo_all;
-use waypost_testkit::kit::legacy::Revision;
+use waypost_testkit::demo::{demo_all, legacy_all};
+use waypost_testkit::kit::legacy::{self, Revision};
 use waypost_testkit::peer::{Answers, Kind, Peer, Target};
 use waypost_testkit::run::ANY_PORT;
 
@@ -306,16 +306,57 @@ async fn a_host_that_leaves_a_question_open_does_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_bridge_to_nowhere_says_so_and_ends() {
+async fn a_bridge_to_nowhere_says_so_and_waits_for_requests() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/mcp", port.local_addr().unwrap());
     drop(port);
     let output = run(&["stdio", "--connect", &url], &[]).await;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(0), "its input is over");
     assert!(output.stdout.is_empty());
     let text = String::from_utf8(output.stderr).unwrap();
-    let says = format!("error: cannot reach Waypost at `{url}`: ");
-    assert!(text.contains(&says) && text.contains("\nhint: "), "{text}");
+    let says = format!("cannot reach Waypost at `{url}`: ");
+    assert!(text.contains(&says) && text.contains("hint="), "{text}");
+}
+
+#[tokio::test]
+async fn a_bridge_that_is_started_before_its_daemon_answers_once_that_is_there() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = port.local_addr().unwrap();
+    drop(port);
+    let url = format!("http://{address}/mcp");
+    let mut child = Command::new(program())
+        .args(["stdio", "--connect", &url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut to = child.stdin.take().unwrap();
+    let mut from = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut initialize = async |id: u32| {
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
+        });
+        let line = json!({ "jsonrpc": "2.0", "id": id, "method": "initialize", "params": params });
+        to.write_all(format!("{line}\n").as_bytes()).await.unwrap();
+        let line = timeout(SOON, from.next_line()).await.unwrap();
+        serde_json::from_str::<Value>(&line.unwrap().unwrap()).unwrap()
+    };
+    let early = initialize(1).await;
+    let said = early["error"]["message"].as_str().unwrap();
+    assert!(
+        said.contains("cannot reach Waypost") && said.contains("tries again"),
+        "{said}"
+    );
+    let options = legacy::Options::default();
+    let demo = legacy_all(address, quick(), options).await.unwrap();
+    let answer = initialize(2).await;
+    assert_eq!(
+        answer["result"]["protocolVersion"], "2025-11-25",
+        "{answer}"
+    );
+    demo.stop().await;
 }
 
 #[tokio::test]

@@ -252,20 +252,27 @@ fn together(all: &[(KeyPath, Upstream)], report: &mut Report<'_>) {
     prefixes(all, report);
 }
 
+const COLLIDE: &str = "names may collide; give one of them another `prefix`";
+
 /// Two prefixes of which one begins with the other can give two tools one name.
 fn prefixes(all: &[(KeyPath, Upstream)], report: &mut Report<'_>) {
     let live: Vec<_> = all
         .iter()
         .filter(|(_, upstream)| !upstream.disabled)
         .collect();
-    for (index, (at, upstream)) in live.iter().enumerate() {
+    let (bare, named): (Vec<_>, Vec<_>) = live
+        .into_iter()
+        .partition(|(_, upstream)| upstream.prefix.is_empty());
+    without_prefix(&bare, &named, report);
+    for (index, (at, upstream)) in named.iter().enumerate() {
+        let before = || named.iter().take(index).map(|(at, other)| (at, other));
+        let before = || before().filter(|(_, other)| other.name != upstream.name);
+        let equal = before().find(|(_, other)| other.prefix == upstream.prefix);
         let overlaps = |other: &Upstream| {
-            other.name != upstream.name
-                && (other.prefix.starts_with(&upstream.prefix)
-                    || upstream.prefix.starts_with(&other.prefix))
+            other.prefix.starts_with(&upstream.prefix) || upstream.prefix.starts_with(&other.prefix)
         };
-        if let Some((other_at, other)) = live.iter().take(index).find(|(_, other)| overlaps(other))
-        {
+        let other = equal.or_else(|| before().find(|(_, other)| overlaps(other)));
+        if let Some((other_at, other)) = other {
             let at = at.key("prefix");
             let what = format!(
                 "the prefix {} overlaps with {} of `{}`",
@@ -273,11 +280,38 @@ fn prefixes(all: &[(KeyPath, Upstream)], report: &mut Report<'_>) {
                 report.show(&other_at.key("prefix"), &other.prefix),
                 other.name
             );
-            report.warning(
-                &at,
-                what,
-                "names may collide; give one of them another `prefix`",
-            );
+            report.warning(&at, what, COLLIDE);
         }
+    }
+}
+
+/// An empty prefix overlaps with every other, which is said once.
+fn without_prefix(
+    bare: &[&(KeyPath, Upstream)],
+    named: &[&(KeyPath, Upstream)],
+    report: &mut Report<'_>,
+) {
+    match (bare, named) {
+        ([(at, _), others @ ..], _) if !others.is_empty() => {
+            let names: Vec<_> = others
+                .iter()
+                .map(|(_, other)| other.name.as_str())
+                .collect();
+            let verb = if names.len() == 1 { "has" } else { "have" };
+            let what = format!(
+                "the prefix is empty, and `{}` {verb} none too",
+                names.join("`, `")
+            );
+            report.warning(&at.key("prefix"), what, COLLIDE);
+        }
+        ([(at, _)], [(other_at, other), ..]) => {
+            let what = format!(
+                "the empty prefix overlaps with every other, as with {} of `{}`",
+                report.show(&other_at.key("prefix"), &other.prefix),
+                other.name
+            );
+            report.warning(&at.key("prefix"), what, COLLIDE);
+        }
+        _ => {}
     }
 }

@@ -44,13 +44,13 @@ pub(crate) struct RawServer {
     pub(crate) message_url: Option<Secret>,
     /// Program of a local server that speaks on standard input and output. Either this or `url`.
     pub(crate) command: Option<String>,
-    /// Arguments of the program, one item each.
+    /// Arguments of the program, one item each. Relative paths in them are relative to its working directory, see `cwd`.
     pub(crate) args: Vec<String>,
     /// Environment variables of the program.
     pub(crate) env: Ordered<Secret>,
     /// Variables the program gets from Waypost's own environment, besides PATH, HOME, USER, LANG, TMPDIR, SHELL, TERM and those for proxies and certificates; `"*"` for all.
     pub(crate) inherit_env: Vec<String>,
-    /// Working directory of the program, relative to this configuration file.
+    /// Working directory of the program, relative to this configuration file. The one that Waypost was started in when absent.
     pub(crate) cwd: Option<String>,
     /// What stands before each tool's and prompt's name: letters, digits, `_` and `-`, or empty. `<name>_` when absent.
     pub(crate) prefix: Option<String>,

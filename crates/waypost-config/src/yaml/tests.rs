@@ -96,6 +96,12 @@ fn what_is_no_single_untagged_document_is_refused() {
 fn unreadable_text_is_named_with_what_usually_causes_it() {
     let hint = |text| parse("f", text).1[0].hint.clone().unwrap_or_default();
     assert_eq!(hint("a:\n\tb: 1\n"), "indent with spaces, not tabs");
+    let quotes = "put quotes around the value that begins with";
+    assert_eq!(hint("a: [-y, @b/c]\n"), format!("{quotes} `@`"));
+    assert_eq!(hint("a:\n  - @b/c\n"), format!("{quotes} `@`"));
+    assert_eq!(hint("a: `b`\n"), format!("{quotes} a backtick"));
+    assert_eq!(hint("a: %b\n"), format!("{quotes} `%`"));
+    assert_ne!(hint("a: ['@b', 'c\n"), format!("{quotes} `@`"));
     assert_eq!(
         hint("a: {b: ${X}, c: 1}\n"),
         "put quotes around a value that has `${...}` in it"

@@ -64,7 +64,11 @@ fn r36_a_secret_is_in_no_message_whatever_is_wrong_with_it() {
                     Ok(loaded) => format!("{:?}", loaded.warnings),
                     Err(problems) => format!("{problems:?}"),
                 };
-                assert!(!said.contains(CANARY), "{key}: {value}: {said}");
+                // A flag or variable of their own says nothing secret of these.
+                let open = ["listen", "front.", "limits.", "log."];
+                let is_open = key == "admin" || open.iter().any(|open| key.starts_with(open));
+                let own = sources.text.is_none() && is_open;
+                assert!(own || !said.contains(CANARY), "{key}: {value}: {said}");
             }
         }
     }

@@ -114,7 +114,10 @@ fn keys_are_known_and_have_types() {
     );
     check("listen: [1]", &["1:9 error listen: must be a text"]);
     check("front: 1", &["1:8 error front: must be a map"]);
-    check("upstreams: [a]", &["1:12 error upstreams: must be a map"]);
+    check(
+        "upstreams: [a]",
+        &["1:12 error upstreams: must be a map (write `name: {...}` for each, without `- `)"],
+    );
     check(
         "insecure: \"true\"",
         &["1:11 error insecure: must be `true` or `false` (leave out the quotes)"],

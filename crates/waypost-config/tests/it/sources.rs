@@ -230,14 +230,61 @@ fn problems_outside_the_file_name_their_variable_or_flag() {
         found,
         [
             "environment variable `WAYPOST_FRONT__ALLOWED_HOSTS`: front.allowed_hosts: must be a list",
-            "environment variable `WAYPOST_FRONT__KEEP_ALIVE`: front.keep_alive: a duration needs a unit: `***`",
+            "environment variable `WAYPOST_FRONT__KEEP_ALIVE`: front.keep_alive: a duration needs a unit: `15`",
             "environment variable `WAYPOST_FRONT__STRICT`: front.strict: unknown key",
             "environment variable `WAYPOST_TOKEN`: : this variable names no setting and is ignored",
             "environment variable `WAYPOST_WAYPOST_LISTEN`: : this variable names no setting and is ignored",
-            "flag `--listen`: listen: not an address to listen on: `***`",
+            "flag `--listen`: listen: not an address to listen on: `nowhere`",
             "flag `--log-format`: log.format: must be one of `text`, `json`",
         ]
     );
+}
+
+#[test]
+fn a_flag_of_a_key_without_secrets_is_shown_and_what_is_put_in_is_not() {
+    let open = |sources: &Sources| {
+        let problems = load(sources).unwrap_err();
+        problems
+            .into_iter()
+            .find(|p| p.at == "listen")
+            .unwrap()
+            .what
+    };
+    let sources = Sources::default().with_flag("listen", "0.0.0.0:7500");
+    assert!(open(&sources).starts_with("`0.0.0.0:7500` can be reached"));
+    let mut sources = Sources::from_text("listen: '${WHERE}'");
+    sources.env = env(&[("WHERE", "0.0.0.0:7500")]);
+    assert!(open(&sources).starts_with("`***` can be reached"));
+    // The token beside it is one, also where both are given at once.
+    let sources = Sources {
+        env: env(&[("WAYPOST_ADMIN", "{listen: '127.0.0.1:9', token: short}")]),
+        ..Sources::default()
+    };
+    let said = format!("{:?}", load(&sources).unwrap_err());
+    assert!(
+        said.contains("shorter than 16") && !said.contains("`short`"),
+        "{said}"
+    );
+    let sources = Sources::default().with_flag("admin.token", "short");
+    assert!(!format!("{:?}", load(&sources)).contains("`short`"));
+}
+
+#[test]
+fn a_misspelt_variable_is_told_what_it_may_mean() {
+    let hint = |name: &str| {
+        let sources = Sources {
+            env: env(&[(name, "x")]),
+            ..Sources::default()
+        };
+        let warnings = load(&sources).unwrap().warnings;
+        warnings[0].hint.clone().unwrap()
+    };
+    assert_eq!(hint("WAYPOST_LISTN"), "did you mean `WAYPOST_LISTEN`?");
+    assert_eq!(
+        hint("WAYPOST_FRONT_KEEP_ALIVE"),
+        "did you mean `WAYPOST_FRONT__KEEP_ALIVE`?"
+    );
+    assert!(hint("WAYPOST_SOMETHING_ELSE").starts_with("parts of a key"));
 }
 
 #[test]

@@ -71,6 +71,35 @@ fn an_upstream_is_told_all_its_mistakes() {
 }
 
 #[test]
+fn keys_of_other_programs_are_told_what_to_write_instead() {
+    check(
+        "servers: {}\nmcpServers:\n  a: {httpUrl: 'http://h'}\n  b: {command: x, envFile: .env}\n  \
+         c: {command: x, trust: true}\nupstreams:\n  d: {serverUrl: 'http://h'}\n",
+        &[
+            "1:1 error servers: unknown key (write `mcpServers` for entries of another program, `upstreams` for Waypost's own)",
+            "3:7 error mcpServers.a.httpUrl: unknown key (write `url`)",
+            "4:19 error mcpServers.b.envFile: unknown key \
+             (not supported; name the variables in `env`, as `KEY: \"${env:KEY}\"`)",
+            "5:26 warning mcpServers.c.trust: this key is for an editor and does nothing here \
+             (leave it out; each client decides itself which calls it asks about)",
+            "7:7 error upstreams.d.serverUrl: unknown key (write `url`)",
+        ],
+    );
+}
+
+#[test]
+fn a_list_in_place_of_a_map_is_told_how_to_be_one() {
+    check(
+        "upstreams:\n  - {command: x}\nmcpServers:\n  a: {command: x, env: [A=b]}\nlog: {level: {}}\n",
+        &[
+            "2:3 error upstreams: must be a map (write `name: {...}` for each, without `- `)",
+            "4:24 error mcpServers.a.env: must be a map (write `key: value` for each, without `- `)",
+            "5:14 error log.level: must be a text",
+        ],
+    );
+}
+
+#[test]
 fn what_editors_write_into_their_entries_is_no_mistake() {
     let does = "this key is for an editor and does nothing here";
     check(

@@ -245,7 +245,26 @@ fn overlapping_prefixes_are_a_warning() {
         &[
             "3:33 warning upstreams.git-hub.prefix: the prefix `git_hub_` overlaps with `git_` of `git` \
              (names may collide; give one of them another `prefix`)",
-            "4:27 warning upstreams.c.prefix: the prefix `` overlaps with `git_` of `git` \
+            "4:27 warning upstreams.c.prefix: the empty prefix overlaps with every other, as with `git_` of `git` \
+             (names may collide; give one of them another `prefix`)",
+        ],
+    );
+    // Equal ones are worse than those that only begin alike.
+    check(
+        "upstreams:\n  a: {command: a, prefix: x_}\n  b: {command: b, prefix: x_y}\n  \
+         c: {command: c, prefix: x_y}\n",
+        &[
+            "3:27 warning upstreams.b.prefix: the prefix `x_y` overlaps with `x_` of `a` \
+             (names may collide; give one of them another `prefix`)",
+            "4:27 warning upstreams.c.prefix: the prefix `x_y` overlaps with `x_y` of `b` \
+             (names may collide; give one of them another `prefix`)",
+        ],
+    );
+    check(
+        "upstreams:\n  time: {command: a}\n  b: {command: b, prefix: ''}\n  \
+         c: {command: c, prefix: ''}\n  d: {command: d, prefix: ''}\n",
+        &[
+            "3:27 warning upstreams.b.prefix: the prefix is empty, and `c`, `d` have none too \
              (names may collide; give one of them another `prefix`)",
         ],
     );

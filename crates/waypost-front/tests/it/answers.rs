@@ -93,7 +93,7 @@ async fn what_is_denied_looks_like_what_does_not_exist() {
     assert_eq!(denied.text, unknown.text);
     let bare = || CallError::new(Kind::Denied, Origin::Gateway);
     let (_, error, _) = fails_with(bare).await;
-    assert_eq!(error["message"], "the request: unknown target");
+    assert_eq!(error["message"], "unknown target");
 }
 
 #[tokio::test]

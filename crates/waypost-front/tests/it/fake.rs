@@ -94,7 +94,7 @@ impl Front {
     /// The same for callers who have one of these keys.
     pub(crate) fn guarded(&self, keys: &[Key]) -> Router {
         let endpoints = AuthenticateLayer::new(keys).layer(self.endpoints.clone());
-        Router::new().fallback_service(Routes::new(endpoints))
+        Router::new().fallback_service(Routes::new(endpoints).with_keys(!keys.is_empty()))
     }
 
     /// The same, with the paths of HTTP+SSE.

@@ -1,11 +1,14 @@
 //! Which path is what.
 
+use axum::Router;
 use axum::body::Body;
 use http::{Method, Request};
 use serde_json::json;
+use tower::ServiceExt as _;
+use waypost_config::{Key, KeyHash};
 use waypost_hub::call::{Principal, View};
 
-use crate::fake::{Front, Post};
+use crate::fake::{Front, Post, read};
 
 #[tokio::test]
 async fn r15_where_clients_look_for_oauth_there_is_a_small_json_404() {
@@ -48,6 +51,47 @@ async fn r15_where_clients_look_for_oauth_there_is_a_small_json_404() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn r15_who_looks_for_oauth_is_told_what_to_send_instead() {
+    let front = Front::new(|_| panic!("must not be called"));
+    let key = Key {
+        name: "ci".to_owned(),
+        hash: KeyHash::of("wp_ci"),
+        endpoint: None,
+    };
+    let said = async |router: Router, path: &str| {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = read(router.oneshot(request).await.unwrap()).await;
+        assert_eq!(answer.status, 404);
+        answer.json()["error_description"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    for path in ["/register", "/.well-known/oauth-authorization-server/mcp"] {
+        let guarded = said(front.guarded(std::slice::from_ref(&key)), path).await;
+        assert!(
+            guarded.contains("no OAuth") && guarded.contains("Bearer <key>"),
+            "{guarded}"
+        );
+        let open = said(front.guarded(&[]), path).await;
+        assert!(
+            open.contains("no OAuth") && !open.contains("Bearer"),
+            "{open}"
+        );
+    }
+    assert!(
+        !said(front.guarded(&[]), "/elsewhere")
+            .await
+            .contains("OAuth")
+    );
+    assert!(
+        said(front.guarded(&[]), "/sse")
+            .await
+            .contains("`front.sse: true`")
+    );
 }
 
 #[tokio::test]

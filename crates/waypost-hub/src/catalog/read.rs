@@ -6,6 +6,7 @@ use waypost_wire::text::{NAME, clip};
 
 use super::build::Warning;
 use super::entry::{Definition, Kind};
+use super::patterns;
 use crate::member::Member;
 use crate::registry::Learned;
 
@@ -15,7 +16,7 @@ pub(super) struct Reading {
     pub(super) member: Arc<Member>,
     pub(super) kind: Kind,
     pub(super) definitions: Vec<Definition>,
-    /// What could not be used.
+    /// What could not be used, and patterns that are of no use.
     pub(super) dropped: Vec<Warning>,
     learned: Arc<Learned>,
 }
@@ -50,7 +51,11 @@ impl Reading {
     fn new(member: &Arc<Member>, kind: Kind, learned: Arc<Learned>) -> Self {
         let (mut definitions, mut dropped) = (Vec::<Definition>::new(), Vec::new());
         let listing = kind.listing(&learned.catalogue);
-        for raw in listing.map(|l| l.items.as_slice()).unwrap_or_default() {
+        let items = listing.map(|l| l.items.as_slice()).unwrap_or_default();
+        if kind == Kind::Tool {
+            dropped = patterns::unmatched(member, items);
+        }
+        for raw in items {
             match Definition::read(kind, raw) {
                 Ok(d) if kind == Kind::Tool && !member.allows_tool(&d.original) => {}
                 Ok(definition) => definitions.push(definition),

@@ -246,3 +246,21 @@ async fn r66_a_name_in_place_of_another_stays_when_somebody_comes_who_wants_it()
     is(&calls(&hub, "b_add").await, "b", "add");
     is(&calls(&hub, "b_b_add").await, "b", "b_add");
 }
+
+#[tokio::test(start_paused = true)]
+async fn r05_a_pattern_that_matches_no_tool_is_told_what_it_may_mean() {
+    let yaml = "upstreams:\n  time: { url: \"http://127.0.0.1:9\", tools: { \
+                allow: [serch, \"s*\"], deny: [\"*delete*\"], timeouts: { search: 1s } } }\n";
+    let hub = hub(yaml, &[&server("time")]).await;
+    until(&hub, &[State::Up]).await;
+    let catalog = hub.catalog();
+    let said: Vec<_> = catalog.warnings.iter().map(|w| w.text.as_str()).collect();
+    assert_eq!(
+        said,
+        [
+            "pattern `serch` of `tools.allow` matches no tool; did you mean `search`?",
+            "pattern `*delete*` of `tools.deny` matches no tool",
+        ]
+    );
+    assert_eq!(&*catalog.warnings[0].upstream, "time");
+}

@@ -84,10 +84,7 @@ async fn r05_a_denied_tool_is_not_listed_and_not_called() {
     let error = refused.unwrap_err();
     assert_eq!(
         (error.kind, error.to_string().as_str()),
-        (
-            Kind::UnknownTarget,
-            "the request: unknown tool `a_delete_all`"
-        )
+        (Kind::UnknownTarget, "unknown tool `a_delete_all`")
     );
     assert!(a.seen().is_empty());
 }

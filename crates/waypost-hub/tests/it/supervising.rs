@@ -110,7 +110,7 @@ async fn r19_a_call_waits_for_an_upstream_that_is_starting() {
         .call(call("tools/call", &json!({ "name": "other_y" })))
         .await
         .unwrap_err();
-    assert_eq!(other.to_string(), "the request: unknown tool `other_y`");
+    assert_eq!(other.to_string(), "unknown tool `other_y`");
     assert_eq!(
         started.elapsed(),
         Duration::ZERO,

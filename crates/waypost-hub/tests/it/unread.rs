@@ -107,7 +107,7 @@ async fn a_call_of_a_tool_whose_list_was_never_read_may_be_tried_again() {
         (text.to_owned(), true)
     );
     let other = wanted("b_x").await.unwrap_err();
-    assert_eq!(other.to_string(), "the request: unknown tool `b_x`");
+    assert_eq!(other.to_string(), "unknown tool `b_x`");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use waypost_config::{Sources, load};
 use waypost_testkit::demo::{demo_everything, demo_tasks, tasks};
 use waypost_testkit::run::{ANY_PORT, Running};
+use waypost_testkit::temporary::Temporary;
 
 use crate::daemon::{Daemon, Options};
 use crate::exit::Fatal;
@@ -19,7 +20,7 @@ const UP_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct Gateway {
     pub(crate) daemon: Daemon,
     servers: [Running; 2],
-    state: Folder,
+    state: Temporary,
 }
 
 impl Gateway {
@@ -29,13 +30,13 @@ impl Gateway {
         let tasks = tasks.context("cannot start the demo server of tasks")?;
         let everything = demo_everything(ANY_PORT).await;
         let everything = everything.context("cannot start the demo server of everything")?;
-        let state = Folder::new().context("cannot make a folder for the demo's state")?;
+        let state = Temporary::new().context("cannot make a folder for the demo's state")?;
         let yaml = yaml(&tasks.url, &everything.url);
         let sources = Sources::from_text(yaml)
             .with_flag("listen", listen.to_string())
             .with_flag(
                 "state.path",
-                state.0.join("waypost.db").display().to_string(),
+                state.path().join("waypost.db").display().to_string(),
             );
         let config = load(&sources).map_err(Fatal::Config)?.config;
         let daemon = Daemon::start(config, Options::default()).await?;
@@ -75,25 +76,4 @@ state: {{ keys: ["{key}"] }}
 drain_grace: 2s
 "#
     )
-}
-
-/// A folder that is gone when this is dropped.
-#[derive(Debug)]
-struct Folder(std::path::PathBuf);
-
-impl Folder {
-    fn new() -> std::io::Result<Self> {
-        let name = format!("waypost-demo-{:016x}", rand::random::<u64>());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!(%error, "the demo's state stays behind");
-        }
-    }
 }

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder};
 use waypost_config::Log;
-use waypost_front::stdio::bridge::{Bridge, Daemon, Sender};
+use waypost_front::stdio::bridge::{Bridge, Daemon, Fault, Sender};
 use waypost_hub::lifecycle::Tasks;
 
 use crate::exit::Fatal;
@@ -71,10 +71,16 @@ async fn until_over(uri: Uri, headers: HeaderMap) -> Result<(), Fatal> {
     let Some(there) = signals.until(daemon.probe()).await else {
         return Ok(());
     };
-    there.map_err(|fault| match fault.hint() {
-        Some(hint) => Fatal::hint(fault, hint),
-        None => anyhow::Error::from(fault).into(),
-    })?;
+    match there {
+        // Hosts start this as early as they start themselves: the daemon may yet come.
+        Err(fault @ (Fault::Unreachable { .. } | Fault::Silent { .. })) => {
+            tracing::warn!(error = %fault, hint = fault.hint(), "nobody is there yet");
+        }
+        there => there.map_err(|fault| match fault.hint() {
+            Some(hint) => Fatal::hint(fault, hint),
+            None => anyhow::Error::from(fault).into(),
+        })?,
+    }
     let bridge = Bridge::new(&daemon, stdout());
     signals.until(Box::pin(bridge.read(stdin()))).await;
     let finished = signals.until(Box::pin(bridge.finish(GRACE))).await;

@@ -112,3 +112,16 @@ async fn calls_are_counted() {
     assert!(text.contains(parked), "{text}");
     demo.stop().await;
 }
+
+#[tokio::test]
+async fn who_is_not_ready_says_whom_it_misses() {
+    let waypost = Waypost::start(
+        "upstreams: { gone: { url: 'http://127.0.0.1:1/mcp', required: true }, \
+         other: { url: 'http://127.0.0.1:1/mcp' } }",
+    )
+    .await;
+    let reply = waypost.admin("/readyz").await;
+    assert_eq!(reply.status, 503);
+    let said: Value = serde_json::from_slice(&reply.raw).unwrap();
+    assert_eq!(said["missing"], json!(["gone"]), "{said}");
+}

@@ -119,7 +119,7 @@ async fn a_task_of_an_upstream_that_does_not_come_up_is_unavailable_and_not_unkn
     let forged = later
         .call(get("ci~AAAAAAAA~t1~AAAAAAAAAAAAAAAAAAAAAA"))
         .await;
-    assert_eq!(forged.unwrap_err().to_string(), "the request: unknown task");
+    assert_eq!(forged.unwrap_err().to_string(), "unknown task");
     assert_eq!(started.elapsed(), Duration::from_secs(20));
 
     fake.slow.store(false, Ordering::SeqCst);
@@ -142,7 +142,7 @@ async fn a_task_of_a_tool_that_is_gone_for_good_is_unknown() {
         .insert("tools/list".to_owned(), tools);
     let later = hub(YAML, &[&fake]).await;
     let gone = later.call(get(&handle)).await.unwrap_err();
-    assert_eq!(gone.to_string(), "the request: unknown task");
+    assert_eq!(gone.to_string(), "unknown task");
 }
 
 #[tokio::test(start_paused = true)]

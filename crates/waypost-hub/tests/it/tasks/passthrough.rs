@@ -28,7 +28,7 @@ fn id(handle: &str) -> Value {
 fn is_unknown(answer: Result<End, waypost_hub::error::CallError>, what: &str) {
     let error = answer.expect_err(what);
     assert_eq!(error.kind, Kind::UnknownTarget, "{what}");
-    assert_eq!(error.to_string(), "the request: unknown task", "{what}");
+    assert_eq!(error.to_string(), "unknown task", "{what}");
 }
 
 #[tokio::test(start_paused = true)]

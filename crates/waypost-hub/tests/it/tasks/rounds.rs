@@ -196,7 +196,7 @@ async fn no_answer_within_input_wait_cancels_the_task() {
     let late = world.retry(elicits(), &state, json!({ "q": yes() })).await;
     assert_eq!(
         late.unwrap_err().to_string(),
-        "the request: unknown or expired request state"
+        "unknown or expired request state"
     );
     assert_eq!(world.fake.count("tasks/update"), 0);
 }
@@ -378,10 +378,7 @@ async fn answers_of_the_wrong_kind_do_not_use_the_state_up() {
     let world = world();
     let state = asked(&world).await;
     let wrong = world.retry(elicits(), &state, json!([])).await.unwrap_err();
-    assert_eq!(
-        wrong.to_string(),
-        "the request: `inputResponses` must be an object"
-    );
+    assert_eq!(wrong.to_string(), "`inputResponses` must be an object");
     let reply = world
         .retry(elicits(), &state, json!({ "q": yes() }))
         .await
@@ -396,6 +393,6 @@ async fn a_round_of_a_process_that_is_gone_is_an_unknown_task() {
     let state = asked(&world).await;
     world.fake.run_as("child 2");
     let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
-    assert_eq!(reply.unwrap_err().to_string(), "the request: unknown task");
+    assert_eq!(reply.unwrap_err().to_string(), "unknown task");
     assert_eq!(world.fake.count("tasks/update"), 0);
 }

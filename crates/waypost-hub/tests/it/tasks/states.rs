@@ -14,7 +14,7 @@ use super::kit::{
 };
 use waypost_wire::raw::Raw;
 
-const UNKNOWN: &str = "the request: unknown or expired request state";
+const UNKNOWN: &str = "unknown or expired request state";
 
 fn elicits() -> Value {
     json!({ "elicitation": {} })

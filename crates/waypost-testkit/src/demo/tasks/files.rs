@@ -4,27 +4,29 @@ use std::io::{ErrorKind, Result, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::task::Task;
+use crate::temporary::Temporary;
 
 /// The directory of a task server.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: PathBuf,
-    temporary: bool,
+    /// Goes with it.
+    _temporary: Option<Temporary>,
 }
 
 impl Files {
     pub(crate) fn open(state: Option<&Path>) -> Result<Self> {
-        let (root, temporary) = match state {
+        let (root, _temporary) = match state {
             // The worker process changes into it: a relative path would then lead elsewhere.
-            Some(path) => (std::path::absolute(path)?, false),
+            Some(path) => (std::path::absolute(path)?, None),
             None => {
-                let name = format!("waypost-demo-{}", uuid::Uuid::new_v4().simple());
-                (std::env::temp_dir().join(name), true)
+                let folder = Temporary::new()?;
+                (folder.path().to_owned(), Some(folder))
             }
         };
         std::fs::create_dir_all(root.join("tasks"))?;
         std::fs::create_dir_all(root.join("jobs"))?;
-        Ok(Self { root, temporary })
+        Ok(Self { root, _temporary })
     }
 
     /// Where the worker process of `id` writes; see `external.rs`.
@@ -69,16 +71,6 @@ impl Files {
         };
         gone(std::fs::remove_file(self.path(id)))?;
         gone(std::fs::remove_dir_all(self.job(id)))
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        if self.temporary
-            && let Err(error) = std::fs::remove_dir_all(&self.root)
-        {
-            tracing::debug!(%error, "the temporary state was not removed");
-        }
     }
 }
 
