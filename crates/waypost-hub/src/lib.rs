@@ -35,6 +35,7 @@ pub mod reply;
 mod router;
 mod saving;
 pub mod sealed;
+pub mod search;
 pub mod shared;
 pub mod status;
 pub mod store;

@@ -15,6 +15,7 @@ mod listening;
 mod misplaced;
 mod paging;
 mod routing;
+mod search;
 mod supervising;
 mod tasks;
 mod unread;
