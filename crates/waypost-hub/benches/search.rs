@@ -1,6 +1,7 @@
 //! How long it takes to index 20,000 tools and to search them: `cargo bench -p waypost-hub`.
 
 #![expect(
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     clippy::print_stdout,
     reason = "a program to run by hand"
