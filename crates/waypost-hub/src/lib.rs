@@ -26,6 +26,7 @@ pub mod lifecycle;
 pub mod limit;
 mod listen;
 pub mod member;
+mod meta;
 mod naming;
 pub mod own;
 mod readiness;
