@@ -94,7 +94,11 @@ async fn describe(
     let Some(name) = arguments.string(key) else {
         return Ok(answer::missing(key));
     };
-    let template = || hub.catalog().find(Kind::Template, &call.view, &name).cloned();
+    let template = || {
+        hub.catalog()
+            .find(Kind::Template, &call.view, &name)
+            .cloned()
+    };
     let found = match template().filter(|_| kind == Kind::Resource) {
         Some(entry) => Ok(entry),
         None => Box::pin(hub.find(kind, call, &name)).await,

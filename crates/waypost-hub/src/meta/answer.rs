@@ -103,11 +103,17 @@ pub(super) fn from_prompt(end: End) -> Result<End, CallError> {
         return Ok(end);
     };
     let messages = result.get("messages").and_then(Raw::as_array);
-    let blocks = messages.unwrap_or_default().into_iter().flat_map(|message| {
-        let content = message.as_object().ok().and_then(|mut m| m.remove("content"));
-        // In some versions of the protocol it was a list.
-        content.map_or_else(Vec::new, |one| one.as_array().unwrap_or_else(|| vec![one]))
-    });
+    let blocks = messages
+        .unwrap_or_default()
+        .into_iter()
+        .flat_map(|message| {
+            let content = message
+                .as_object()
+                .ok()
+                .and_then(|mut m| m.remove("content"));
+            // In some versions of the protocol it was a list.
+            content.map_or_else(Vec::new, |one| one.as_array().unwrap_or_else(|| vec![one]))
+        });
     let blocks: Vec<Raw> = blocks.collect();
     let (meta, kind) = (result.remove(META), result.remove(RESULT_TYPE));
     let members = [

@@ -59,7 +59,10 @@ impl Document {
         };
         let text = |member: &str| definition.get(member).and_then(Value::as_str);
         // Prompts and tools have their name twice then; resources are named by their URI.
-        if let Some(label) = text("name").filter(|_| definition.contains_key("uri")) {
+        let is_resource = ["uri", "uriTemplate"]
+            .iter()
+            .any(|key| definition.contains_key(*key));
+        if let Some(label) = text("name").filter(|_| is_resource) {
             document.add(Field::Title, label);
         }
         let annotations = definition.get("annotations");

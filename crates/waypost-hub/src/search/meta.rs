@@ -92,9 +92,7 @@ impl MetaTool {
 pub fn target(params: &Object) -> Option<String> {
     MetaTool::named(&params.str("name")?).filter(|tool| tool.act != Act::Find)?;
     let arguments = params.get("arguments")?.as_object().ok()?;
-    arguments
-        .string("name")
-        .or_else(|| arguments.string("uri"))
+    arguments.string("name").or_else(|| arguments.string("uri"))
 }
 
 const FIND: &str = concat!(

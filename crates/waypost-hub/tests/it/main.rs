@@ -16,6 +16,7 @@ mod misplaced;
 mod paging;
 mod routing;
 mod search;
+mod searching;
 mod supervising;
 mod tasks;
 mod unread;

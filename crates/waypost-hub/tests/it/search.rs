@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use waypost_hub::catalog::entry::Kind;
 use waypost_hub::search::document::Document;
 use waypost_hub::search::meta::MetaTool;
 use waypost_hub::search::{Index, stems};
@@ -102,6 +103,14 @@ fn share(part: usize, all: usize) -> String {
     format!("{}.{:02}", part / all, part * 100 / all % 100)
 }
 
+const ALL: [Kind; 3] = [Kind::Tool, Kind::Prompt, Kind::Resource];
+
+fn meta_tools(kinds: &[Kind]) -> Vec<Raw> {
+    let shown = MetaTool::ALL.into_iter();
+    let shown = shown.filter(|tool| kinds.contains(&tool.kind));
+    shown.map(MetaTool::definition).collect()
+}
+
 /// The figures of `docs/search.md`.
 fn figures() -> String {
     let tools = tools();
@@ -110,12 +119,13 @@ fn figures() -> String {
     let servers: BTreeSet<_> = tools.iter().map(|tool| &tool.server).collect();
     let list = |definitions: Vec<Raw>| Raw::array(&definitions).as_bytes().len();
     let direct = list(tools.iter().map(|tool| tool.definition.clone()).collect());
-    let search = list(MetaTool::ALL.map(MetaTool::definition).to_vec());
+    let (search, whole) = (list(meta_tools(&[Kind::Tool])), list(meta_tools(&ALL)));
     let mut text = format!(
         "| what | figure |\n|---|---|\n\
          | tools, of {} servers | {} |\n\
          | bytes of `tools/list`, direct | {direct} |\n\
-         | bytes of `tools/list`, search mode | {search} |\n\n\
+         | bytes of `tools/list`, search mode | {search} |\n\
+         | the same with the tools for prompts and resources | {whole} |\n\n\
          | needs | first | among 3 | among 5 | among 10 | rate at 5 |\n|---|---|---|---|---|---|\n",
         servers.len(),
         tools.len(),
@@ -186,9 +196,7 @@ fn a_search_view_lists_a_thousandth_of_the_bytes() {
     let direct = Raw::array(tools().iter().map(|tool| &tool.definition))
         .as_bytes()
         .len();
-    let search = Raw::array(&MetaTool::ALL.map(MetaTool::definition))
-        .as_bytes()
-        .len();
+    let search = Raw::array(&meta_tools(&[Kind::Tool])).as_bytes().len();
     assert!(search * 500 < direct, "{search} of {direct}");
 }
 
