@@ -60,8 +60,12 @@ async fn r06_a_searched_gateway_lists_a_handful_and_finds_and_calls_the_rest(way
     assert_eq!(described.result()["structuredContent"]["name"], "d_greet");
     let reply = call(&client, "d_greet", json!({ "name": "Ada" })).await;
     assert_eq!(reply.text(), "Hello, Ada!");
-    let same = direct(&stage).tool("d_greet", json!({ "name": "Ada" }));
-    assert_eq!(reply.result(), same.await.unwrap().result());
+    let direct = direct(&stage);
+    let same = direct
+        .tool("d_greet", json!({ "name": "Ada" }))
+        .await
+        .unwrap();
+    assert_eq!(reply.result(), same.result());
     let hidden = client.tool("d_greet", json!({ "name": "Ada" })).await;
     assert_eq!(hidden.unwrap().code(), -32602);
     let sent = stage.sent("tools/call");
