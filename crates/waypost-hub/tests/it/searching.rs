@@ -254,8 +254,8 @@ async fn what_changes_behind_it_is_found_and_not_announced() {
     assert!(heard.is_err(), "nothing that it lists changed");
 }
 
-#[tokio::test(start_paused = true)]
-async fn prompts_and_resources_have_tools_where_there_are_any() {
+/// A server with a prompt that asks, a resource and a template.
+fn prompting() -> Arc<Fake> {
     let lists = [
         ("tools/list", tools(&[("read_it", "Reads.")])),
         (
@@ -272,7 +272,7 @@ async fn prompts_and_resources_have_tools_where_there_are_any() {
         ),
     ];
     let capabilities = json!({ "tools": {}, "prompts": {}, "resources": {} });
-    let a = Fake::new("a", capabilities, &lists, |call| {
+    Fake::new("a", capabilities, &lists, |call| {
         let block = json!({ "type": "text", "text": "hi" });
         Ok(reply(&match call.method.as_str() {
             "prompts/get" if call.params.contains("inputResponses") => json!({
@@ -284,7 +284,12 @@ async fn prompts_and_resources_have_tools_where_there_are_any() {
             }
             _ => return Err(CallError::unknown_task()),
         }))
-    });
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn prompts_and_resources_have_tools_where_there_are_any() {
+    let a = prompting();
     let hub = hub(&searching(&["a"]), &[&a]).await;
     assert_eq!(names(&hub).await.len(), 9);
     let best = structured(&hub, tool("find_prompts", &json!({ "query": "patch" }))).await;
@@ -315,6 +320,12 @@ async fn prompts_and_resources_have_tools_where_there_are_any() {
                 .is_some()
         );
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn prompts_and_resources_become_results_of_tools() {
+    let a = prompting();
+    let hub = hub(&searching(&["a"]), &[&a]).await;
     // A prompt asks, and goes on with the answer.
     let get = json!({ "name": "get_prompt", "arguments": { "name": "a_review", "arguments": { "n": "1" } } });
     let roots = |params: &Value| declaring(call("tools/call", params), &json!({ "roots": {} }));
