@@ -69,7 +69,8 @@ fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
     let servers = servers.chain(raw.mcp_servers.0.iter().map(|(name, _)| name));
     let declared: Vec<String> = servers.cloned().collect();
     let upstreams = upstream::all(raw.upstreams, raw.mcp_servers, folder, report);
-    let endpoints = endpoint::all(raw.endpoints, (&declared, &upstreams), page_size, report);
+    let above = (page_size, raw.discovery);
+    let endpoints = endpoint::all(raw.endpoints, (&declared, &upstreams), above, report);
     endpoint::bound(
         &raw.auth.keys,
         &endpoints,
@@ -95,6 +96,7 @@ fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
             report,
         ),
         page_size,
+        discovery: raw.discovery,
         upstreams,
         endpoints,
     }

@@ -38,6 +38,8 @@ pub struct Config {
     pub drain_grace: Duration,
     /// Items on one page of a list at `/mcp` and `/mcp/<upstream>`; zero is all on one.
     pub page_size: usize,
+    /// How clients of `/mcp` come to know tools.
+    pub discovery: Discovery,
     /// Whether clients get the upstreams' instructions.
     pub instructions: bool,
     /// Extensions passed through, in file order.
@@ -276,8 +278,21 @@ pub struct Endpoint {
     pub prefix: Option<String>,
     /// Items on one page of a list; zero is all on one.
     pub page_size: usize,
+    /// How its clients come to know tools.
+    pub discovery: Discovery,
     /// Whether its clients get no session id; `None` is as [`Front::stateless`].
     pub stateless: Option<bool>,
+}
+
+/// How clients come to know tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Discovery {
+    /// `tools/list` has all of them.
+    #[default]
+    Direct,
+    /// `tools/list` has a few tools that find, describe and call the others.
+    Search,
 }
 
 /// What is shown; all patterns are valid `globset` globs.

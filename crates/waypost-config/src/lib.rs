@@ -38,8 +38,8 @@ mod units;
 mod yaml;
 
 pub use config::{
-    Auth, Config, Declared, Endpoint, Eras, ExposedExtension, Filter, Front, Isolation, Key,
-    KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Reach, State, TaskPolicy, TaskTimes,
+    Auth, Config, Declared, Discovery, Endpoint, Eras, ExposedExtension, Filter, Front, Isolation,
+    Key, KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Reach, State, TaskPolicy, TaskTimes,
     ToolRules, Upstream, UpstreamEra,
 };
 pub use load::{Loaded, load, parse_str};

@@ -12,7 +12,7 @@ pub(crate) use endpoint::{RawEndpoint, RawFilter};
 pub(crate) use ordered::Ordered;
 pub(crate) use upstream::{RawMcpServer, RawServer, RawTools, RawUpstream};
 
-use crate::config::{LogFormat, OnCollision};
+use crate::config::{Discovery, LogFormat, OnCollision};
 use crate::secret::Secret;
 use crate::units::{DurationText, SizeText};
 
@@ -44,6 +44,8 @@ pub(crate) struct Raw {
     pub(crate) drain_grace: DurationText,
     /// Items on one page of a list; `0` is all on one, as many clients never ask for a second.
     pub(crate) page_size: usize,
+    /// How clients of `/mcp` come to know tools. `/mcp/<upstream>` always lists its own.
+    pub(crate) discovery: Discovery,
     /// Passes the instructions of the upstreams on to clients.
     pub(crate) instructions: bool,
     /// Protocol extensions passed through by name.
@@ -213,6 +215,7 @@ impl Default for Raw {
             log: RawLog::default(),
             drain_grace: time("20s"),
             page_size: 0,
+            discovery: Discovery::Direct,
             instructions: true,
             extensions: RawExtensions::default(),
             include: Vec::new(),

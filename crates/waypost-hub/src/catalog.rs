@@ -16,8 +16,12 @@ pub mod table;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use waypost_config::config::Discovery;
+use waypost_wire::raw::Raw;
+
 use crate::call::View;
 use crate::member::Member;
+use crate::search::meta::MetaTool;
 use build::Warning;
 use endpoint::Endpoint;
 use entry::{Entry, Kind};
@@ -43,6 +47,8 @@ pub struct Catalog {
     pub warnings: Vec<Warning>,
     /// Items on one page of a list; zero is all on one. Endpoints have their own.
     pub page_size: usize,
+    /// How clients of `/mcp` come to know tools. Endpoints have their own.
+    pub discovery: Discovery,
     /// In the file's order.
     endpoints: Vec<Arc<Endpoint>>,
     by_endpoint: HashMap<Arc<str>, Arc<Endpoint>>,
@@ -105,6 +111,13 @@ impl Catalog {
     #[must_use]
     pub fn with_tools(mut self, tools: &[Arc<Entry>]) -> Self {
         self.tools = Arc::new(Table::new(tools));
+        self
+    }
+
+    /// The same where clients of `/mcp` come to know tools in this way.
+    #[must_use]
+    pub fn with_discovery(mut self, discovery: Discovery) -> Self {
+        self.discovery = discovery;
         self
     }
 
@@ -198,6 +211,40 @@ impl Catalog {
         }
     }
 
+    /// The table of a kind in a view that has one of its own.
+    pub(crate) fn table_of(&self, kind: Kind, view: &View) -> Option<&Arc<Table>> {
+        match self.scope(view) {
+            Scope::All => Some(self.table(kind)),
+            Scope::Endpoint(endpoint) => endpoint.table(kind),
+            Scope::Upstream(_) | Scope::Nothing => None,
+        }
+    }
+
+    /// Whether a view's tools are to be searched for instead of listed.
+    pub fn searches(&self, view: &View) -> bool {
+        let discovery = match self.scope(view) {
+            Scope::All => self.discovery,
+            Scope::Endpoint(endpoint) => endpoint.rules.discovery,
+            Scope::Upstream(_) | Scope::Nothing => Discovery::Direct,
+        };
+        discovery == Discovery::Search
+    }
+
+    /// The tools that `tools/list` has in a view that is searched.
+    pub(crate) fn meta_tools(&self, view: &View) -> Raw {
+        let is_there = |kind| {
+            let any = |kind| !self.list(kind, view).is_empty();
+            match kind {
+                Kind::Tool => true,
+                Kind::Prompt => any(Kind::Prompt),
+                Kind::Resource | Kind::Template => any(Kind::Resource) || any(Kind::Template),
+            }
+        };
+        let shown = MetaTool::ALL.into_iter().filter(|tool| is_there(tool.kind));
+        let definitions: Vec<Raw> = shown.map(MetaTool::definition).collect();
+        Raw::array(&definitions)
+    }
+
     /// How many of a kind a view shows, and how many its upstreams have besides.
     pub fn counts(&self, kind: Kind, view: &View) -> (usize, usize) {
         let shown = self.list(kind, view).len();
@@ -240,8 +287,11 @@ impl Catalog {
         let endpoints = endpoints.map(|own| View::Endpoint(Arc::clone(&own.rules.name)));
         let views = std::iter::once(View::All).chain(upstreams).chain(endpoints);
         let differs = |view: &View| {
-            let (now, before) = (self.list(kind, view), before.list(kind, view));
-            !same(&now.rendered, &before.rendered)
+            let rendered = |catalog: &Self| match kind {
+                Kind::Tool if catalog.searches(view) => catalog.meta_tools(view),
+                _ => catalog.list(kind, view).rendered,
+            };
+            !same(&rendered(self), &rendered(before))
         };
         views.filter(differs).collect()
     }

@@ -119,7 +119,9 @@ impl Hub {
             .iter()
             .map(|e| Arc::new(Rules::new(e)))
             .collect();
-        let catalog = Catalog::of(members.clone(), config.page_size).with_endpoints(&rules);
+        let catalog = Catalog::of(members.clone(), config.page_size)
+            .with_discovery(config.discovery)
+            .with_endpoints(&rules);
         Arc::new(Self {
             instructions: config.instructions,
             expose: config.extensions_expose.clone(),
@@ -175,6 +177,11 @@ impl Hub {
                 .any(|m| m.name == *name && !m.settings.disabled),
             View::Endpoint(name) => self.catalog.load().endpoint(name).is_some(),
         }
+    }
+
+    /// Whether a view's tools are to be searched for instead of listed.
+    pub(crate) fn searches(&self, view: &View) -> bool {
+        self.catalog.load().searches(view)
     }
 
     /// The catalogue as it is now.

@@ -21,6 +21,7 @@ use crate::hop;
 use crate::hub::{Hub, is_unknown};
 use crate::listen;
 use crate::member::Member;
+use crate::meta;
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
 use crate::{carry, discover};
@@ -34,6 +35,9 @@ impl Hub {
             return Box::pin(hub.list(kind, call));
         }
         match call.method.as_str() {
+            method::TOOLS_CALL if hub.searches(&call.view) => {
+                Box::pin(meta::serve(hub, Box::new(call)))
+            }
             method::TOOLS_CALL => Box::pin(hub.tool(Box::new(call))),
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
                 Box::pin(hub.task(call))
@@ -67,7 +71,7 @@ impl Hub {
         Ok(finish::own(list::answer(&catalog, kind, &call, desk)))
     }
 
-    async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
+    pub(crate) async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
         let entry = self.find(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
@@ -114,14 +118,14 @@ impl Hub {
         Ok(call)
     }
 
-    async fn prompt(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+    pub(crate) async fn prompt(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
         let entry = self.find(Kind::Prompt, &call, &name).await?;
         call.params.set("name", Raw::string(&entry.original));
         Box::pin(self.forward(&entry.member, call, Some(&entry.original))).await
     }
 
-    async fn resource(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
+    pub(crate) async fn resource(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let uri = required(&call.params, "uri")?;
         self.first_look(&call.view).await;
         let (member, original) = match self.catalog().resource_owner(&call.view, &uri) {
@@ -261,7 +265,12 @@ impl Hub {
 
     /// What the view shows under `name`. A name that may belong to an upstream which is still
     /// starting waits for it as long as a call to it may take.
-    async fn find(&self, kind: Kind, call: &Call, name: &str) -> Result<Arc<Entry>, CallError> {
+    pub(crate) async fn find(
+        &self,
+        kind: Kind,
+        call: &Call,
+        name: &str,
+    ) -> Result<Arc<Entry>, CallError> {
         let found = || self.catalog().find(kind, &call.view, name).cloned();
         if let Some(entry) = found() {
             return Ok(entry);
@@ -310,7 +319,7 @@ impl Hub {
 }
 
 /// A text member that the method cannot do without.
-fn required(params: &Object, member: &'static str) -> Result<String, CallError> {
+pub(crate) fn required(params: &Object, member: &'static str) -> Result<String, CallError> {
     params.string(member).ok_or_else(|| missing(member))
 }
 

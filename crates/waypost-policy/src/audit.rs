@@ -11,6 +11,7 @@ use tracing::Span;
 use waypost_hub::call::{Call, Comeback, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
+use waypost_hub::search::meta;
 use waypost_hub::upstream::CallFuture;
 use waypost_wire::method;
 use waypost_wire::text::{NAME, clip};
@@ -157,9 +158,17 @@ fn target(call: &Call) -> String {
     if member == Some("taskId") {
         let upstream = name.split_once('~').map(|(upstream, _)| upstream);
         clip(upstream.unwrap_or_default(), NAME).into_owned()
+    } else if let Some(inner) = through(call) {
+        // In search mode the name alone would say nothing.
+        format!("{name} {}", clip(&inner, NAME))
     } else {
         clip(&name, NAME).into_owned()
     }
+}
+
+fn through(call: &Call) -> Option<String> {
+    let is_tool = call.method == method::TOOLS_CALL;
+    is_tool.then(|| meta::target(&call.params)).flatten()
 }
 
 // === impl Audited ===

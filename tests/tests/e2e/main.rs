@@ -28,6 +28,7 @@ mod logs;
 mod matrix;
 mod process;
 mod rounds;
+mod searching;
 mod secrets;
 mod sharing;
 mod sse_front;

@@ -1,7 +1,7 @@
 //! The named endpoints, and who is bound to one.
 
 use super::{names, settings, upstream};
-use crate::config::{Endpoint, Filter, Upstream};
+use crate::config::{Discovery, Endpoint, Filter, Upstream};
 use crate::path::KeyPath;
 use crate::problem::Report;
 use crate::raw::{Ordered, RawEndpoint, RawFilter, RawKey};
@@ -13,6 +13,9 @@ const LARGEST_PAGE: usize = 1_000_000;
 /// The names that the file has, and what could be read of what stands under them.
 type Upstreams<'a> = (&'a [String], &'a [Upstream]);
 
+/// What the top level says for those that say nothing: their `page_size` and `discovery`.
+type Above = (usize, Discovery);
+
 pub(super) fn page_size(size: usize, at: &KeyPath, report: &mut Report<'_>) -> usize {
     settings::between(size, 0, LARGEST_PAGE, at, report)
 }
@@ -20,14 +23,14 @@ pub(super) fn page_size(size: usize, at: &KeyPath, report: &mut Report<'_>) -> u
 pub(super) fn all(
     raw: Ordered<RawEndpoint>,
     upstreams: Upstreams<'_>,
-    page_size: usize,
+    above: Above,
     report: &mut Report<'_>,
 ) -> Vec<Endpoint> {
     let mut endpoints = Vec::new();
     for (name, raw) in raw.0 {
         let at = KeyPath::default().key("endpoints").key(&name);
         named(&name, upstreams, &at, report);
-        endpoints.push(one(name, raw, (upstreams, page_size), &at, report));
+        endpoints.push(one(name, raw, (upstreams, above), &at, report));
     }
     endpoints
 }
@@ -35,7 +38,7 @@ pub(super) fn all(
 fn one(
     name: String,
     raw: RawEndpoint,
-    (upstreams, page_size): (Upstreams<'_>, usize),
+    (upstreams, (page_size, discovery)): (Upstreams<'_>, Above),
     at: &KeyPath,
     report: &mut Report<'_>,
 ) -> Endpoint {
@@ -54,6 +57,7 @@ fn one(
         resources: filter(raw.resources, &at.key("resources"), report),
         prefix: raw.prefix,
         page_size: own_size.unwrap_or(page_size),
+        discovery: raw.discovery.unwrap_or(discovery),
         stateless: raw.stateless,
     }
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::Discovery;
+
 /// A part of everything, at an address of its own.
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
@@ -19,6 +21,8 @@ pub(crate) struct RawEndpoint {
     pub(crate) prefix: Option<String>,
     /// Items on one page of a list; `0` is all on one. The `page_size` of the top level when absent.
     pub(crate) page_size: Option<usize>,
+    /// How its clients come to know tools. The `discovery` of the top level when absent.
+    pub(crate) discovery: Option<Discovery>,
     /// Gives clients that open a session at `/mcp/<name>` no session id. As `front.stateless` says when absent.
     pub(crate) stateless: Option<bool>,
 }

@@ -1,6 +1,6 @@
 //! Named endpoints, pages, and callers that are bound to one of them.
 
-use waypost_config::{Endpoint, Filter};
+use waypost_config::{Discovery, Endpoint, Filter};
 
 use crate::{check, good};
 
@@ -10,9 +10,9 @@ const TWO: &str =
 #[test]
 fn an_endpoint_shows_everything_until_it_says_otherwise() {
     let config = good(&format!(
-        "{TWO}page_size: 20\nendpoints:\n  whole: {{}}\n  review:\n    upstreams: [code]\n    \
+        "{TWO}page_size: 20\ndiscovery: search\nendpoints:\n  whole: {{}}\n  review:\n    upstreams: [code]\n    \
          tools: {{allow: ['read_*'], deny: ['*_all']}}\n    resources: {{deny: ['file:///etc/*']}}\n    \
-         prefix: ''\n    page_size: 0\n    stateless: true\n"
+         prefix: ''\n    page_size: 0\n    discovery: direct\n    stateless: true\n"
     ));
     let [whole, review] = &config.endpoints[..] else {
         panic!("two endpoints")
@@ -20,6 +20,7 @@ fn an_endpoint_shows_everything_until_it_says_otherwise() {
     let expected = Endpoint {
         name: "whole".to_owned(),
         page_size: 20,
+        discovery: Discovery::Search,
         ..Endpoint::default()
     };
     assert_eq!(*whole, expected);
@@ -35,9 +36,11 @@ fn an_endpoint_shows_everything_until_it_says_otherwise() {
         resources: filter(&[], &["file:///etc/*"]),
         prefix: Some(String::new()),
         page_size: 0,
+        discovery: Discovery::Direct,
         stateless: Some(true),
     };
     assert_eq!(*review, expected);
+    assert_eq!(config.discovery, Discovery::Search);
 }
 
 #[test]
@@ -85,7 +88,7 @@ fn patterns_prefixes_and_pages_of_an_endpoint_are_checked() {
             "6:22 error endpoints.e.prompts.deny[0]: an empty pattern matches nothing (`*` matches everything)",
             "7:13 error endpoints.e.prefix: has characters that clients refuse in names (use letters, digits, `_` and `-`, or `\"\"` for none)",
             "8:16 error endpoints.e.page_size: must be between 0 and 1000000: `1000001`",
-            "9:5 error endpoints.e.discover: unknown key",
+            "9:5 error endpoints.e.discover: unknown key (did you mean `discovery`?)",
         ],
     );
 }

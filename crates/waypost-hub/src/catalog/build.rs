@@ -72,6 +72,7 @@ pub fn build(
         prompts: table(Kind::Prompt),
         resources: table(Kind::Resource),
         templates: table(Kind::Template),
+        discovery: before.discovery,
         ..Catalog::of(members.to_vec(), before.page_size)
     };
     catalog.warnings = warnings;

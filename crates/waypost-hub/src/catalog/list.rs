@@ -37,26 +37,18 @@ pub fn answer(catalog: &Catalog, kind: Kind, call: &Call, desk: Desk<'_>) -> Rep
             }
         },
     };
+    if kind == Kind::Tool && catalog.searches(&call.view) {
+        // A handful, so they are one page whatever the file says.
+        let items = catalog.meta_tools(&call.view);
+        return Reply::complete(page(catalog, kind, &call.view, items, desk));
+    }
     let length = listed.len();
     let end = match catalog.page_size(&call.view) {
         0 => length,
         size => start.saturating_add(size).min(length),
     };
     let (items, last) = listed.part(&(start..end));
-    let freshness = freshness(catalog, kind, &call.view);
-    let scope = if desk.by_caller {
-        "private"
-    } else {
-        freshness.scope
-    };
-    let mut result: Object = [
-        (kind.list_member(), items),
-        (RESULT_TYPE, Raw::string("complete")),
-        (TTL_MS, Raw::from_serialize(&freshness.ttl_ms)),
-        (CACHE_SCOPE, Raw::string(scope)),
-    ]
-    .into_iter()
-    .collect();
+    let mut result = page(catalog, kind, &call.view, items, desk);
     if end < length
         && let Some(last) = last
     {
@@ -64,6 +56,24 @@ pub fn answer(catalog: &Catalog, kind: Kind, call: &Call, desk: Desk<'_>) -> Rep
         result.set("nextCursor", Raw::string(&cursor));
     }
     Reply::complete(result)
+}
+
+/// The result with these items and how long it stays good.
+fn page(catalog: &Catalog, kind: Kind, view: &View, items: Raw, desk: Desk<'_>) -> Object {
+    let freshness = freshness(catalog, kind, view);
+    let scope = if desk.by_caller {
+        "private"
+    } else {
+        freshness.scope
+    };
+    [
+        (kind.list_member(), items),
+        (RESULT_TYPE, Raw::string("complete")),
+        (TTL_MS, Raw::from_serialize(&freshness.ttl_ms)),
+        (CACHE_SCOPE, Raw::string(scope)),
+    ]
+    .into_iter()
+    .collect()
 }
 
 /// How many were shown before; `None` for a cursor that nobody was given for this list, or of an

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use globset::{Glob, GlobSet};
-use waypost_config::config::{Endpoint, Filter};
+use waypost_config::config::{Discovery, Endpoint, Filter};
 use waypost_wire::uri;
 
 use super::entry::Kind;
@@ -18,6 +18,8 @@ pub struct Rules {
     pub prefix: Option<String>,
     /// Items on one page of a list; zero is all on one.
     pub page_size: usize,
+    /// How its clients come to know tools.
+    pub discovery: Discovery,
     /// Empty: all.
     upstreams: HashSet<String>,
     tools: Globs,
@@ -46,6 +48,7 @@ impl Rules {
             name: settings.name.as_str().into(),
             prefix: settings.prefix.clone(),
             page_size: settings.page_size,
+            discovery: settings.discovery,
             upstreams: settings.upstreams.iter().cloned().collect(),
             tools: Globs::new(&settings.tools),
             prompts: Globs::new(&settings.prompts),

@@ -5,13 +5,15 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use waypost_wire::raw::Raw;
 
 use super::entry::Entry;
 use super::read::Reading;
 use crate::member::Member;
+use crate::search::Index;
+use crate::search::document::Document;
 
 /// What one upstream contributes to a list, sorted by original name.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Table {
     by_name: HashMap<Arc<str>, Arc<Entry>>,
     by_upstream: HashMap<Arc<str>, usize>,
     rendered: Raw,
+    /// Made when it is first searched.
+    index: OnceLock<Index>,
 }
 
 /// What a view lists of a kind.
@@ -121,6 +125,7 @@ impl Table {
             by_upstream: by_upstream.collect(),
             rendered,
             shelves,
+            index: OnceLock::new(),
         }
     }
 
@@ -154,6 +159,23 @@ impl Table {
     /// Everything, in listing order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.shelves.iter().flat_map(|shelf| &shelf.entries)
+    }
+
+    /// Finds its entries by their position in listing order. The first call makes it, which takes
+    /// a while for thousands of entries; see [`Table::is_indexed`].
+    pub fn index(&self) -> &Index {
+        self.index.get_or_init(|| {
+            let text = |entry: &Arc<Entry>| {
+                Document::of(&entry.member.name, &entry.original, &entry.definition)
+            };
+            let documents: Vec<Document> = self.entries().map(text).collect();
+            Index::new(&documents)
+        })
+    }
+
+    /// Whether its index is made.
+    pub fn is_indexed(&self) -> bool {
+        self.index.get().is_some()
     }
 
     /// What an upstream contributes; `None` is nothing.

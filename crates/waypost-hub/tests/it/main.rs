@@ -15,6 +15,8 @@ mod listening;
 mod misplaced;
 mod paging;
 mod routing;
+mod search;
+mod searching;
 mod supervising;
 mod tasks;
 mod unread;

@@ -138,6 +138,30 @@ async fn an_id_that_is_no_handle_is_not_written() {
 }
 
 #[tokio::test]
+async fn in_search_mode_the_line_says_what_was_called() {
+    for (name, arguments, expected) in [
+        ("call_tool", json!({ "name": "a_x" }), "call_tool a_x"),
+        (
+            "read_resource",
+            json!({ "uri": "f:///a" }),
+            "read_resource f:///a",
+        ),
+        (
+            "find_tools",
+            json!({ "query": "q", "name": "n" }),
+            "find_tools",
+        ),
+        ("call_tool", json!("a_x"), "call_tool"),
+        ("a_x", json!({ "name": "n" }), "a_x"),
+    ] {
+        let params = json!({ "name": name, "arguments": arguments });
+        let done = Ok(Reply::complete(Object::new()));
+        let fields = audit(call("tools/call", &params), done, 1).await;
+        assert_eq!(fields["target_name"], expected);
+    }
+}
+
+#[tokio::test]
 async fn what_does_not_apply_is_left_out() {
     let mut listed = call("tools/list", &json!({}));
     listed.view = View::All;

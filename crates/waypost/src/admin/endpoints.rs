@@ -23,6 +23,7 @@ fn one(catalog: &Catalog, endpoint: &Endpoint) -> Value {
         "upstreams": upstreams,
         "prefix": endpoint.rules.prefix,
         "pageSize": endpoint.rules.page_size,
+        "discovery": endpoint.rules.discovery,
         "warnings": endpoint.warnings,
     });
     for kind in Kind::ALL {
