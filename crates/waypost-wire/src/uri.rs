@@ -41,11 +41,19 @@ pub fn decoded(uri: &str) -> String {
     }
 }
 
-/// Whether a segment of a [`decoded`] URI leads out of the one before.
-pub fn climbs(decoded: &str) -> bool {
-    decoded
-        .split(['/', '\\', '?', '#'])
-        .any(|segment| segment == "..")
+/// Whether a [`decoded`] URI is spelled so that whoever resolves it may take it for another: with
+/// characters that parsers drop or take for a slash, or with segments that lead nowhere or out of
+/// the one before.
+pub fn is_evasive(decoded: &str) -> bool {
+    let odd = |c: char| c.is_control() || c == '\\';
+    let end = |c: char| matches!(c, '?' | '#');
+    let address = decoded.split(end).next().unwrap_or_default();
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    // What stands before the first slash may be empty, and so may what stands behind the last.
+    let inner = rest.trim_end_matches('/').split('/').skip(1);
+    let empty = inner.clone().any(str::is_empty) || rest.ends_with("//");
+    let dots = |segment: &str| matches!(segment, "." | "..");
+    decoded.contains(odd) || empty || decoded.split(['/', '?', '#']).any(dots)
 }
 
 #[cfg(test)]
@@ -77,13 +85,22 @@ mod tests {
             ("FILE:///A%20b%2", "file:///A b%2", false),
             ("file:///docs/%2e%2E/etc", "file:///docs/../etc", true),
             ("file:///docs/..", "file:///docs/..", true),
+            ("file:///docs/./x", "file:///docs/./x", true),
+            ("file:////etc/x", "file:////etc/x", true),
+            ("file:///docs//x", "file:///docs//x", true),
+            ("file:///docs/", "file:///docs/", false),
+            ("file:///", "file:///", false),
+            ("file:///docs//", "file:///docs//", true),
+            ("file:///a%09b", "file:///a\tb", true),
+            ("db://host/a?x=//y", "db://host/a?x=//y", false),
+            ("memo:note", "memo:note", false),
             ("c:\\docs\\..\\x", "c:\\docs\\..\\x", true),
             ("git://a..b/...", "git://a..b/...", false),
             ("x%c3%a4%ff%zz", "x\u{e4}\u{fffd}%zz", false),
             ("%", "%", false),
         ] {
             let text = decoded(uri);
-            assert_eq!((text.as_str(), climbs(&text)), (expected, out), "{uri}");
+            assert_eq!((text.as_str(), is_evasive(&text)), (expected, out), "{uri}");
         }
     }
 }

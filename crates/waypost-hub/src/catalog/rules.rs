@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use globset::{Glob, GlobSet};
+use url::Url;
 use waypost_config::config::{Discovery, Endpoint, Filter};
 use waypost_wire::uri;
 
@@ -68,15 +69,20 @@ impl Rules {
     }
 
     /// Whether it lets a URI be read that is in no list. Servers take different spellings of one
-    /// address for the same, so each of them must be allowed; and what climbs out of a folder
-    /// could leave what the patterns are about.
+    /// address for the same, so each of them must be allowed; and a spelling that has no other use
+    /// than to be read as something else is not.
     pub fn allows_uri(&self, original: &str) -> bool {
         if self.patterns(Kind::Resource).next().is_none() {
             return true;
         }
-        let allows = |uri: &str| self.allows(Kind::Resource, uri);
-        let plain = uri::decoded(original);
-        allows(original) && allows(&plain) && !uri::climbs(&plain)
+        let fine = |uri: &str| {
+            let plain = uri::decoded(uri);
+            let allows = |uri: &str| self.allows(Kind::Resource, uri);
+            allows(uri) && allows(&plain) && !uri::is_evasive(&plain)
+        };
+        // Many a server parses it as browsers do, to which `file:/a/./b` is `file:///a/b`.
+        let parsed = Url::parse(original).ok();
+        fine(original) && parsed.is_none_or(|parsed| fine(parsed.as_str()))
     }
 
     /// As [`Rules::allows`], and notes which patterns match.
@@ -214,13 +220,32 @@ mod tests {
         for uri in [
             "file:///docs/../etc/x",
             "file:///docs/%2e%2e/etc/x",
+            "file:///docs/.\t./etc/x",
+            "file:///docs/\n../etc/x",
+            "file:///docs/%2e\t%2e/etc/x",
+            "file:///docs/.%09./etc/x",
+            "file:///docs\\..\\etc/x",
             "file:///etc/x",
         ] {
             assert!(!docs.allows_uri(uri), "{uri}");
         }
         let no_etc = rules(&[], &["file:///etc/*"]);
         assert!(no_etc.allows_uri("file:///docs/x"));
-        for uri in ["FILE:///etc/x", "file:///%65tc/x", "file:///a/../etc/x"] {
+        for uri in [
+            "FILE:///etc/x",
+            "file:///%65tc/x",
+            "file:///a/../etc/x",
+            "file:///./etc/x",
+            "file:///%2e/etc/x",
+            "file:///e\ttc/x",
+            "file:///etc\\x",
+            "file:\\\\\\etc\\x",
+            "file:////etc/x",
+            "file:/etc/x",
+            "file:etc/x",
+            "file://localhost/etc/x",
+            " file:///etc/x",
+        ] {
             assert!(!no_etc.allows_uri(uri), "{uri}");
         }
         assert!(

@@ -125,6 +125,17 @@ fn equals_keep_the_order_of_the_catalogue_and_the_limit_cuts() {
 }
 
 #[test]
+fn what_is_longer_than_a_need_is_told_in_is_not_read() {
+    let index = index(&["send mail", "other"]);
+    let long: String = (0..200_000).map(|n| format!("w{n} ")).collect();
+    assert!(index.search(&format!("{long} mail"), 9).is_empty());
+    assert_eq!(
+        index.search(&format!("mail {long}"), 9),
+        index.search("mail", 9)
+    );
+}
+
+#[test]
 fn nothing_is_found_by_nothing() {
     assert!(Index::default().search("mail", 5).is_empty());
     let index = index(&["send mail"]);

@@ -199,6 +199,10 @@ pub(super) enum Text {
     Names,
 }
 
+/// Characters of a query that are read, and different words of it that count.
+const MOST_TEXT: usize = 2_000;
+const MOST_WORDS: usize = 64;
+
 /// The words of an index, numbered.
 #[derive(Debug, Default)]
 pub(super) struct Vocabulary {
@@ -225,10 +229,16 @@ impl Vocabulary {
     }
 
     /// What a query asks for: for each of its words the known ones that mean it, and how much
-    /// each of those counts. The same word twice counts once.
+    /// each of those counts. The same word twice counts once, and what is longer than a need is
+    /// told in is not read: whoever asks decides how long the text is.
     pub(super) fn query(&self, text: &str) -> Vec<Vec<(usize, f32)>> {
+        let end = text.char_indices().nth(MOST_TEXT).map(|(end, _)| end);
+        let text = end.and_then(|end| text.get(..end)).unwrap_or(text);
         let mut asked: Vec<String> = Vec::new();
         split(text, Text::Prose, |word| {
+            if asked.len() == MOST_WORDS {
+                return;
+            }
             if let Some(stem) = stem(word).filter(|stem| !asked.contains(stem)) {
                 asked.push(stem);
             }
