@@ -21,7 +21,9 @@ const HEALTHY_AFTER: Duration = Duration::from_secs(30);
 pub(crate) struct Backoff {
     state: Arc<Mutex<State>>,
     /// Who comes too early after an end is told so, rather than waiting.
-    tells: bool,
+    shared: bool,
+    /// The end of what was open says nothing of the next attempt.
+    proven: bool,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +41,17 @@ impl Backoff {
     /// One for several: calls of many would wait together, and then try at once.
     pub(crate) fn shared() -> Self {
         Self {
-            tells: true,
+            shared: true,
             ..Self::default()
+        }
+    }
+
+    /// The same for what has proven itself once it is open, as a session has by its handshake:
+    /// what one caller's call breaks then must keep no other from opening its own.
+    pub(crate) fn of_proven() -> Self {
+        Self {
+            proven: true,
+            ..Self::shared()
         }
     }
 
@@ -73,13 +84,16 @@ impl Backoff {
     /// What was opened then has ended; `fault` is what calls are told where it is too early for
     /// another. The first such end is no pattern.
     pub(crate) fn ended(&self, opened: Instant, fault: Option<Fault>) {
+        if self.proven {
+            return;
+        }
         let mut state = self.state();
         if opened.elapsed() >= HEALTHY_AFTER {
             state.failures = 0;
             return;
         }
         state.postpone(opened);
-        if self.tells && fault.is_some() {
+        if self.shared && fault.is_some() {
             state.failed = fault;
         }
     }

@@ -63,7 +63,7 @@ impl Pool {
             dial,
             tasks: tasks.clone(),
             entries: Mutex::default(),
-            backoff: Backoff::shared(),
+            backoff: Backoff::of_proven(),
             lost: Notify::new(),
         })
     }
@@ -170,9 +170,6 @@ impl Pool {
                 self.lost.notify_waiters();
             }
             return;
-        }
-        if let Some(fault) = session.over() {
-            self.backoff.ended(session.since, Some(fault));
         }
         let mut entries = self.entries();
         let entry = entries.all.get(&session.key);

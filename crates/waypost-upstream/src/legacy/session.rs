@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::{Mutex, oneshot, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::Session as ClientSession;
 use waypost_hub::lifecycle::Tasks;
@@ -49,8 +49,6 @@ pub(crate) struct Session {
     pub(crate) link: Arc<dyn Link>,
     pub(crate) facts: Facts,
     instance: Arc<str>,
-    /// When it was opened.
-    pub(crate) since: Instant,
     /// The tasks whose ends are waited for.
     pub(crate) results: Results,
     tasks: Tasks,
@@ -116,7 +114,6 @@ impl Session {
             link,
             facts,
             instance: instance.unwrap_or_else(random),
-            since: Instant::now(),
             results: Results::default(),
             tasks: opening.tasks.clone(),
             level: Told::default(),
