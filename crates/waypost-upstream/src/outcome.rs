@@ -1,9 +1,11 @@
 //! From a JSON-RPC response to the end of a call.
 
-use waypost_hub::reply::{End, Reply};
+use futures_util::StreamExt as _;
+use waypost_hub::reply::{End, Event, Reply};
 use waypost_wire::code;
 use waypost_wire::error::{ErrorObject, Malformed};
 use waypost_wire::message::Outcome;
+use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::result::ResultType;
 
@@ -13,7 +15,7 @@ use crate::fault::Fault;
 /// kind of result to another.
 pub(crate) fn end(outcome: Outcome) -> Result<End, Fault> {
     let raw = match outcome {
-        Outcome::Error(error) => return Ok(End::Error(refusal(error))),
+        Outcome::Error(error) => return Ok(End::Error(error)),
         Outcome::Result(raw) => raw,
     };
     if !raw.is_object() {
@@ -40,12 +42,25 @@ pub(crate) fn unknown_task() -> Reply {
     Reply::error(ErrorObject::new(code::INVALID_PARAMS, "unknown task"))
 }
 
-/// The error under a code that means today what the server means: some libraries speak the
-/// stateless protocol and still send the code that a missing resource had before.
-fn refusal(error: ErrorObject) -> ErrorObject {
-    match error.code() {
-        code::FORMER_RESOURCE_NOT_FOUND => error.with_code(code::INVALID_PARAMS),
-        _ => error,
+/// The reply to a call of `called` with codes that mean today what the server means: some libraries
+/// speak the stateless protocol and still send the code that a missing resource had before. Of
+/// anything but a resource it is a code of the server's own.
+pub(crate) fn in_todays_codes(called: &str, reply: Reply) -> Reply {
+    if called != method::RESOURCES_READ {
+        return reply;
+    }
+    let today = |end| match end {
+        End::Error(error) if error.code() == code::FORMER_RESOURCE_NOT_FOUND => {
+            End::Error(error.with_code(code::INVALID_PARAMS))
+        }
+        end => end,
+    };
+    match reply {
+        Reply::End(end) => Reply::End(today(end)),
+        Reply::Stream(events) => Reply::Stream(Box::pin(events.map(move |event| match event {
+            Ok(Event::End(end)) => Ok(Event::End(today(end))),
+            other => other,
+        }))),
     }
 }
 
@@ -85,18 +100,33 @@ mod tests {
         check("null", not);
     }
 
-    #[test]
-    fn r72_a_missing_resource_has_the_code_of_today() {
-        let text =
-            r#"{"code":-32002,"message":"no such file","data":{"uri":"file:///x", "n":1.0}}"#;
-        let raw = Raw::parse(&Bytes::from_static(text.as_bytes())).unwrap();
-        let error = ErrorObject::parse(&raw).unwrap();
-        let Ok(End::Error(error)) = end(Outcome::Error(error)) else {
-            panic!("no error")
-        };
-        assert_eq!(error.code(), -32602);
-        assert_eq!(error.message(), "no such file");
-        let data = error.data().unwrap();
-        assert_eq!(data.text(), r#"{"uri":"file:///x", "n":1.0}"#);
+    #[tokio::test]
+    async fn r72_a_missing_resource_has_the_code_of_today_and_nothing_else_is_changed() {
+        for (called, code, expected) in [
+            ("resources/read", -32002, -32602),
+            ("resources/read", -32003, -32003),
+            ("resources/templates/list", -32002, -32002),
+            ("tools/call", -32002, -32002),
+            ("prompts/get", -32002, -32002),
+            ("tasks/get", -32002, -32002),
+        ] {
+            let text = format!(
+                r#"{{"code":{code},"message":"gone","data":{{"uri":"file:///x", "n":1.0}}}}"#
+            );
+            let raw = Raw::parse(&Bytes::from(text)).unwrap();
+            let error = ErrorObject::parse(&raw).unwrap();
+            let end = end(Outcome::Error(error)).unwrap();
+            let late = futures_util::stream::iter([Ok(Event::End(end.clone()))]);
+            for reply in [Reply::End(end), Reply::Stream(Box::pin(late))] {
+                let reply = in_todays_codes(called, reply);
+                let Ok(End::Error(error)) = reply.into_end().await else {
+                    panic!("no error")
+                };
+                assert_eq!(error.code(), expected, "{called}");
+                assert_eq!(error.message(), "gone");
+                let data = error.data().unwrap();
+                assert_eq!(data.text(), r#"{"uri":"file:///x", "n":1.0}"#);
+            }
+        }
     }
 }

@@ -270,7 +270,11 @@ mod tests {
     #[test]
     fn r72_codes_are_those_of_the_session_era() {
         code_of("resources/read", -32602, -32002);
-        code_of("tools/call", -32602, -32602);
+        for method in ["tools/call", "prompts/get", "resources/list"] {
+            code_of(method, -32602, -32602);
+            code_of(method, -32002, -32002);
+        }
+        code_of("resources/read", -32002, -32002);
         code_of("tools/call", -32021, -32600);
         // A server's own code, whatever a draft meant by it.
         code_of("tools/call", -32003, -32003);
@@ -282,7 +286,9 @@ mod tests {
 
     #[test]
     fn codes_of_session_servers_are_their_own() {
-        for code in [-32602, -32002, -32021, -32042, -32050, -32099, -32003, 42] {
+        for code in [
+            -32602, -32002, -32020, -32021, -32022, -32042, -32050, -32099, -32003, 42,
+        ] {
             let data = json!({ "uri": "x:y" });
             let given = ErrorObject::with_data(code, "m", &data);
             for today in [code, -32602, -32603] {

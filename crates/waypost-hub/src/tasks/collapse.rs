@@ -377,6 +377,11 @@ impl Wait {
             let message = clip(message, SENTENCE);
             return Close::Lost(self.remote().bad(format!("its task failed: {message}")));
         };
+        // Told in a task, they are the tool's own words and not about our hop.
+        let error = match error.code() {
+            own @ (code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => error.meaning(own),
+            _ => error,
+        };
         Close::Over(End::Error(error), Outcome::Failed)
     }
 

@@ -21,6 +21,7 @@ use super::pool::{Lent, Pool};
 use super::request::Template;
 use crate::core_local::PerCore;
 use crate::fault::Fault;
+use crate::outcome;
 use crate::parts::Parts;
 use crate::probe::{self, Answered, Discovery};
 
@@ -87,7 +88,9 @@ impl HttpUpstream {
         let id = Id::number(self.next_id.fetch_add(1, Ordering::Relaxed));
         let request = self.template.request(call, &id);
         let response = self.pool().send(request).await?;
-        self.read(response, id).await
+        let answered = self.read(response, id).await?;
+        let reply = outcome::in_todays_codes(&call.method, answered.reply);
+        Ok(Answered { reply, ..answered })
     }
 
     async fn read(&self, response: Response<Lent>, id: Id) -> Result<Answered, Fault> {

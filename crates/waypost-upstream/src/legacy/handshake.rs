@@ -121,7 +121,7 @@ async fn shake(table: &Table, link: &dyn Link, hello: &Hello) -> Result<Facts, F
 }
 
 fn refused(error: &ErrorObject) -> Fault {
-    if outgrown::says_so(error, false) {
+    if outgrown::refuses_sessions(error) {
         return Fault::Modern;
     }
     let code = error.code();

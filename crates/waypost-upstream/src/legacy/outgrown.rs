@@ -10,11 +10,17 @@ use waypost_wire::error::ErrorObject;
 /// The names of what is missed, in small letters and without what is between their words.
 const MISSED: &[&str] = &["protocolversion", "clientcapabilities"];
 
-/// Whether a request of a session, `initialize` included, is refused as only a server of the
-/// other era does. `at_the_door` where the refusal itself says that nothing ran (HTTP 400).
+/// Whether `initialize` is refused as only a server of the other era does.
+pub(crate) fn refuses_sessions(error: &ErrorObject) -> bool {
+    is_of_today(error.code()) || says_so(error, false)
+}
+
+/// Whether a request of a session is refused as only a server of the other era does.
+/// `at_the_door` where the refusal itself says that nothing ran (HTTP 400): elsewhere a server of
+/// the session era may mean by a code what it likes.
 pub(crate) fn says_so(error: &ErrorObject, at_the_door: bool) -> bool {
     match error.code() {
-        code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH => true,
+        code if is_of_today(code) => at_the_door,
         code::INVALID_PARAMS | code::INVALID_REQUEST => {
             let text = error.message().to_ascii_lowercase();
             let words = text.replace([' ', '-'], "");
@@ -24,6 +30,11 @@ pub(crate) fn says_so(error: &ErrorObject, at_the_door: bool) -> bool {
         }
         _ => false,
     }
+}
+
+/// Codes of a protocol without sessions.
+fn is_of_today(code: i64) -> bool {
+    matches!(code, code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH)
 }
 
 #[cfg(test)]
@@ -39,8 +50,10 @@ mod tests {
 
     #[test]
     fn only_what_a_session_never_needs_counts() {
-        check(-32022, "whatever", true, true);
-        check(-32020, "whatever", true, true);
+        for code in [-32020, -32022] {
+            check(code, "whatever", false, true);
+            assert!(refuses_sessions(&ErrorObject::new(code, "whatever")));
+        }
         let key = "`_meta` needs `io.modelcontextprotocol/protocolVersion`";
         check(-32602, key, true, true);
         check(-32600, "missing client capabilities in _meta", true, true);

@@ -18,7 +18,7 @@ use super::writer::Outgoing;
 use crate::backoff::Backoff;
 use crate::fault::{Fault, How};
 use crate::flight::{Flight, Opened, Want};
-use crate::outcome::unknown_task;
+use crate::outcome::{in_todays_codes, unknown_task};
 
 /// One process and the calls in flight at it.
 #[derive(Clone, Debug)]
@@ -70,7 +70,8 @@ impl Speaker {
         let request = message::encode_request(&Id::number(id), &call.method, &call.params);
         let waiter = Waiter::at(Arc::clone(&self.calls), place);
         self.child.send(Outgoing::Call(id, request)).await;
-        waiter.reply().await
+        let reply = waiter.reply().await?;
+        Ok(in_todays_codes(&call.method, reply))
     }
 }
 
