@@ -34,7 +34,8 @@ pub struct Config {
     pub state: State,
     /// What is written to standard error.
     pub log: Log,
-    /// How long calls in flight may go on after SIGTERM.
+    /// How long calls in flight, and calls that wait for an answer of their caller, may go on after
+    /// SIGTERM.
     pub drain_grace: Duration,
     /// Items on one page of a list at `/mcp` and `/mcp/<upstream>`; zero is all on one.
     pub page_size: usize,

@@ -40,7 +40,8 @@ pub(crate) struct Raw {
     pub(crate) state: RawState,
     /// What Waypost writes to standard error.
     pub(crate) log: RawLog,
-    /// How long calls in flight may go on after SIGTERM.
+    /// How long calls in flight, and calls that wait for an answer of their caller, may go on after
+    /// SIGTERM.
     pub(crate) drain_grace: DurationText,
     /// Items on one page of a list; `0` is all on one, as many clients never ask for a second.
     pub(crate) page_size: usize,

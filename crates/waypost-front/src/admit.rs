@@ -9,7 +9,9 @@ use http::header::EXPECT;
 use http::request::Parts as Head;
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use tokio::time::Instant;
 use waypost_hub::call::CallHeaders;
+use waypost_hub::limit::NoRoom;
 use waypost_wire::batch;
 use waypost_wire::depth;
 use waypost_wire::error::Malformed;
@@ -18,6 +20,7 @@ use waypost_wire::message::{Message, Notification, Request};
 use waypost_wire::meta::{META, PROTOCOL_VERSION, RequestMeta};
 use waypost_wire::method;
 use waypost_wire::object::Object;
+use waypost_wire::result::{INPUT_RESPONSES, REQUEST_STATE};
 use waypost_wire::version;
 
 use crate::Parts;
@@ -137,14 +140,18 @@ fn message(
 }
 
 impl Admitted {
-    /// The id of a request that begins work.
-    pub(crate) fn begins(&self) -> Option<&Id> {
+    /// The id of a request that begins work, where that may not be.
+    pub(crate) fn begins(&self, no_room: NoRoom) -> Option<&Id> {
         match self {
-            Self::Request(admission) => Some(&admission.id),
+            Self::Request(admission) => {
+                let goes_on =
+                    no_room == NoRoom::Draining && goes_on(&admission.method, &admission.params);
+                (!goes_on).then_some(&admission.id)
+            }
             Self::Notification => None,
             Self::Batch(batch) => {
                 let mut members = batch.members.iter().flatten();
-                members.find_map(Self::begins)
+                members.find_map(|member| member.begins(no_room))
             }
             Self::Legacy(legacy) => match &legacy.message {
                 Message::Request(request) => (request.method != PING).then_some(&request.id),
@@ -166,6 +173,14 @@ impl Admitted {
             wants,
         }))
     }
+}
+
+/// Whether a stateless request goes on with what its client has begun: it is about a task, or brings
+/// back what a call that asked has given.
+pub(crate) fn goes_on(called: &str, params: &Object) -> bool {
+    method::is_of_task(called)
+        || (method::may_ask(called)
+            && (params.contains(INPUT_RESPONSES) || params.contains(REQUEST_STATE)))
 }
 
 fn admit_notification(
@@ -202,13 +217,32 @@ pub(crate) async fn read(mut body: Body, parts: &Parts, head: &Head) -> Result<B
             Err(_) => Err(Refusal::BodyBroken),
         }
     };
-    let whole = tokio::time::timeout(parts.body_timeout, whole).await;
-    let whole = whole.unwrap_or(Err(Refusal::BodyTimeout));
+    let whole = tokio::select! {
+        biased;
+        whole = whole => whole,
+        () = too_late(parts) => Err(Refusal::BodyTimeout),
+    };
     // Who asks first whether to send the body gets the refusal in place of it.
     if matches!(whole, Err(Refusal::BodyTooLarge { .. })) && !head.headers.contains_key(EXPECT) {
         discard(body).await;
     }
     whole
+}
+
+/// Resolves when a body has taken too long. Shutdown waits for no longer than for a body on its way:
+/// it is looked for now and then, for a wait for it would be one more thing that all cores share.
+async fn too_late(parts: &Parts) {
+    const LOOK: Duration = Duration::from_secs(1);
+    let until = Instant::now() + parts.body_timeout;
+    let mut ends = false;
+    loop {
+        let next = Instant::now() + LOOK;
+        tokio::time::sleep_until(next.min(until)).await;
+        if ends || next >= until {
+            return;
+        }
+        ends = parts.draining.is_cancelled();
+    }
 }
 
 /// Takes what a client is still sending, within reason: one whose connection is closed while it

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use waypost_hub::error::CallError;
 use waypost_hub::limit::NoRoom;
@@ -38,16 +38,21 @@ pub(crate) fn refused(refused: &Refused) -> Response {
     let later = match refused.refusal {
         Refusal::TooManySessions => Some("30"),
         Refusal::NoMemory | Refusal::StreamFull => Some("5"),
-        Refusal::NoRoom => Some("1"),
+        Refusal::NoRoom(_) => Some("1"),
         _ => None,
     };
     if let Some(later) = later {
         let later = HeaderValue::from_static(later);
         response.headers_mut().insert(RETRY_AFTER, later);
     }
-    if refused.refusal == Refusal::NoRoom {
-        // Whoever counts says it in full.
-        response.extensions_mut().insert(NoRoom);
+    if let Refusal::NoRoom(no_room) = refused.refusal {
+        // For whoever counts.
+        response.extensions_mut().insert(no_room);
+        if no_room == NoRoom::Draining {
+            // The next try is to find another.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(CONNECTION, close);
+        }
     }
     response
 }

@@ -27,6 +27,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 use waypost_hub::call::{Call, Principal, View};
 use waypost_hub::error::CallError;
@@ -64,6 +65,8 @@ pub struct Parts {
     pub request_body: usize,
     /// Longest wait for a whole request body.
     pub body_timeout: Duration,
+    /// From then on nothing begins any more.
+    pub draining: CancellationToken,
 }
 
 impl fmt::Debug for Parts {

@@ -1,5 +1,6 @@
 //! Why a request was not let in.
 
+use waypost_hub::limit::NoRoom;
 use waypost_wire::error::Malformed;
 use waypost_wire::id::Id;
 
@@ -91,9 +92,9 @@ pub(crate) enum Refusal {
     /// Where the answer is no way to say so: it would come on the stream that is full.
     #[error("too many requests wait for the stream to be read")]
     StreamFull,
-    /// Only what makes room is taken.
-    #[error("too many requests at once")]
-    NoRoom,
+    /// It begins work, and nothing may begin.
+    #[error("{}", .0.message())]
+    NoRoom(NoRoom),
 }
 
 /// A batch breaks its rules.

@@ -52,8 +52,13 @@ pub(crate) fn refusal(refusal: &Refusal) -> (StatusCode, ErrorObject) {
         Refusal::UnknownSession | Refusal::NoStream => {
             (StatusCode::NOT_FOUND, code::INVALID_REQUEST)
         }
-        Refusal::TooManySessions | Refusal::NoMemory | Refusal::NoRoom | Refusal::StreamFull => {
+        Refusal::TooManySessions | Refusal::NoMemory | Refusal::StreamFull => {
             (StatusCode::SERVICE_UNAVAILABLE, code::INTERNAL_ERROR)
+        }
+        Refusal::NoRoom(no_room) => {
+            let (message, data) = (no_room.message(), no_room.data());
+            let error = ErrorObject::with_data(code::INTERNAL_ERROR, message, &data);
+            return (StatusCode::SERVICE_UNAVAILABLE, error);
         }
         // Only ever of a session that is there.
         Refusal::DuplicateId => (StatusCode::OK, code::INVALID_REQUEST),
@@ -112,7 +117,7 @@ pub(crate) fn outcome(refusal: &Refusal) -> &'static str {
         Refusal::DuplicateId => "duplicate_id",
         Refusal::SessionBusy => "session_busy",
         Refusal::StreamFull => "stream_full",
-        Refusal::NoRoom => "in_flight",
+        Refusal::NoRoom(no_room) => no_room.as_str(),
     }
 }
 

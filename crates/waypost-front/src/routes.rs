@@ -238,12 +238,13 @@ async fn sse(
 
 /// Lets nothing pass that begins work where there is no room for it.
 fn make_room(head: &Head, admitted: Result<Admitted, Refused>) -> Result<Admitted, Refused> {
-    match admitted {
-        Ok(admitted) if head.extensions.get::<NoRoom>().is_some() => match admitted.begins() {
-            Some(id) => Err(Refusal::NoRoom.to(id.clone())),
-            None => Ok(admitted),
-        },
-        admitted => admitted,
+    let admitted = admitted?;
+    let Some(no_room) = head.extensions.get::<NoRoom>() else {
+        return Ok(admitted);
+    };
+    match admitted.begins(*no_room) {
+        Some(id) => Err(Refusal::NoRoom(*no_room).to(id.clone())),
+        None => Ok(admitted),
     }
 }
 

@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use waypost_hub::call::{Principal, View};
 use waypost_hub::lifecycle::Tasks;
-use waypost_hub::limit::Permit;
+use waypost_hub::limit::{NoRoom, Permit};
 use waypost_wire::batch;
 use waypost_wire::id::Id;
 use waypost_wire::message::{Message, Notification, Outcome, Request};
@@ -36,6 +36,7 @@ use crate::encode;
 use crate::era::{self, Era};
 use crate::event::Finish;
 use crate::in_flight::{InFlight, Slot};
+use crate::legacy::PING;
 use crate::legacy::pipe::Place;
 use crate::legacy::serve::Incoming;
 use crate::legacy::session::Session;
@@ -158,7 +159,7 @@ impl Pipe {
     }
 
     /// Holds a token for each request that is yet to be answered.
-    pub(crate) fn unanswered(&self) -> &TaskTracker {
+    pub fn unanswered(&self) -> &TaskTracker {
         &self.open
     }
 
@@ -197,6 +198,9 @@ impl Pipe {
     /// Takes one message; what comes of it goes the way of all messages.
     pub(crate) async fn take(&mut self, message: Message, came: Came) {
         match message {
+            Message::Request(request) if self.is_late(&request) => {
+                return self.refuse_late(request, came);
+            }
             Message::Request(request) => return self.request(request, came).await,
             Message::Notification(notification) => self.notification(&notification),
             Message::Response(Some(id), outcome) => self.place.answer(&id, outcome),
@@ -259,6 +263,21 @@ impl Pipe {
         if let Err(refusal) = taken {
             self.refuse(&refusal.to(id));
         }
+    }
+
+    /// Whether it would begin work, and nothing begins any more.
+    fn is_late(&self, request: &Request) -> bool {
+        self.host.parts.draining.is_cancelled()
+            && request.method != PING
+            && !admit::goes_on(&request.method, &request.params)
+    }
+
+    fn refuse_late(&self, request: Request, came: Came) {
+        let asker = self.asker(came.request_id);
+        let mut finish = came.finish.unwrap_or_else(|| self.record(&asker));
+        let refusal = Refusal::NoRoom(NoRoom::Draining);
+        finish.refused(&refusal);
+        self.refuse(&refusal.to(request.id));
     }
 
     fn begin(&self, request: &Request, meta: Object) -> Result<(RequestMeta, Slot), Refusal> {

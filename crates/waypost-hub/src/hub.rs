@@ -256,8 +256,16 @@ impl Hub {
         self.desk.settled().await;
     }
 
-    pub(crate) fn draining(&self) -> CancellationToken {
+    /// Cancelled when shutdown has begun.
+    pub fn draining(&self) -> CancellationToken {
         self.draining.clone()
+    }
+
+    /// How many calls wait for an answer of their caller, as far as Waypost or a connection of its
+    /// own keeps something open for them.
+    pub fn parked(&self) -> usize {
+        let upstreams = self.members.iter().map(|member| member.upstream.parked());
+        self.desk.parked() + upstreams.sum::<usize>()
     }
 
     /// Changes of lists from now on.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::error::Kind;
+
 /// A bound on what is in flight. Nothing ever waits for room, so a counter is enough: a semaphore
 /// would take a lock that all cores share each time a permit is given back.
 #[derive(Debug)]
@@ -15,10 +17,42 @@ pub struct Limit {
 #[derive(Debug)]
 pub struct Permit(Arc<Limit>);
 
-/// Says of a request, and of the response to one, that it came when there was no room for more:
-/// only what makes room may be done for it. A response that says so stands for the refusal.
-#[derive(Clone, Copy, Debug)]
-pub struct NoRoom;
+/// Says of a request that nothing may begin for it, and why; of the response to one, that it was
+/// refused for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// There is no room for more: only what makes some may be done.
+    Full,
+    /// Waypost ends: only what goes on with what has begun may be done.
+    Draining,
+}
+
+impl NoRoom {
+    /// Why, for whoever counts.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "in_flight",
+            Self::Draining => "draining",
+        }
+    }
+
+    /// Why, for the caller.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Full => "too many requests at once",
+            Self::Draining => "Waypost is shutting down",
+        }
+    }
+
+    /// The `data` of the error that says so: kind, and what can be done.
+    pub fn data(self) -> serde_json::Value {
+        let (kind, hint) = match self {
+            Self::Full => (Kind::Throttled, "the operator can raise `limits.in_flight`"),
+            Self::Draining => (Kind::Unavailable, "try again soon, it may be restarting"),
+        };
+        serde_json::json!({ "kind": kind.as_str(), "retryable": true, "hint": hint })
+    }
+}
 
 impl Limit {
     /// A bound of `most`.
@@ -29,9 +63,14 @@ impl Limit {
         })
     }
 
+    /// How much is in flight.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
     /// Whether nothing is in flight.
     pub fn is_idle(&self) -> bool {
-        self.used.load(Ordering::Relaxed) == 0
+        self.used() == 0
     }
 
     /// Room for one, if there is any.

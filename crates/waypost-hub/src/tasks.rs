@@ -219,6 +219,11 @@ impl TaskDesk {
         }
     }
 
+    /// How many calls whose tasks ask wait for their callers.
+    pub(crate) fn parked(&self) -> usize {
+        self.0.parked.count()
+    }
+
     /// Waits until the upstreams of all tasks that nobody waits for any more were told.
     pub(crate) async fn settled(&self) {
         self.0.cancels.settled().await;

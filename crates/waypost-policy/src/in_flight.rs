@@ -11,7 +11,8 @@
 //! Calls wait for what their clients answer, and are given up when those cancel them: where that
 //! were refused for want of room, nothing would ever make some. So what names a session passes on
 //! when there is none ([`NoRoom`]), up to a bound of its own, and whoever reads it does only what
-//! begins no work.
+//! begins no work. While Waypost drains, so does a request whose headers say that it could go on
+//! with what a stateless client has begun: it is work, and counts.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,16 +21,15 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, RETRY_AFTER};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use serde_json::json;
 use tower::{Layer, Service};
-use waypost_hub::error::Kind;
 use waypost_hub::limit::{Limit, NoRoom, Permit};
 use waypost_hub::reply::Lasting;
 use waypost_wire::code;
-use waypost_wire::header::SESSION_ID;
+use waypost_wire::header::{METHOD, SESSION_ID};
+use waypost_wire::method;
 
 use crate::event::RequestRefused;
 use crate::refuse;
@@ -37,6 +37,8 @@ use crate::refuse;
 /// Messages of sessions that are read at once while there is no room: they are small and take no
 /// time.
 const SPARE: usize = 64;
+
+const METHOD_LINE: HeaderName = HeaderName::from_static(METHOD);
 
 /// Answers 503 at once while `limit` requests are in flight. All services made by clones of one
 /// layer share the limit.
@@ -56,13 +58,6 @@ pub struct InFlight<S> {
     draining: Arc<AtomicBool>,
 }
 
-/// Why nothing begins.
-#[derive(Clone, Copy, Debug)]
-enum Overload {
-    Full,
-    Draining,
-}
-
 pin_project! {
     /// The answer that is being made, or the refusal.
     #[derive(Debug)]
@@ -70,7 +65,7 @@ pin_project! {
         #[pin]
         inner: Option<F>,
         permit: Option<Arc<Permit>>,
-        refusal: Overload,
+        no_room: NoRoom,
     }
 }
 
@@ -138,25 +133,28 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         // Over the limit the answer comes at once: a queue would only hide the overload.
-        let refusal = match self.draining.load(Ordering::Relaxed) {
-            true => Overload::Draining,
-            false => Overload::Full,
+        let no_room = match self.draining.load(Ordering::Relaxed) {
+            true => NoRoom::Draining,
+            false => NoRoom::Full,
         };
-        let mut permit = match refusal {
-            Overload::Draining => None,
-            Overload::Full => self.limit.permit().map(Arc::new),
+        let mut permit = match no_room {
+            NoRoom::Draining => None,
+            NoRoom::Full => self.limit.permit().map(Arc::new),
         };
         if let Some(permit) = &permit {
             // For what goes on after its client has left.
             request.extensions_mut().insert(Arc::clone(permit));
         } else if is_of_session(&request) {
             permit = self.spare.permit().map(Arc::new);
-            request.extensions_mut().insert(NoRoom);
+            request.extensions_mut().insert(no_room);
+        } else if no_room == NoRoom::Draining && may_go_on(&request) {
+            permit = self.limit.permit().map(Arc::new);
+            request.extensions_mut().insert(no_room);
         }
         InFlightFuture {
             inner: permit.is_some().then(|| self.inner.call(request)),
             permit,
-            refusal,
+            no_room,
         }
     }
 }
@@ -166,6 +164,14 @@ where
 fn is_of_session<B>(request: &Request<B>) -> bool {
     let path = request.uri().path();
     request.headers().contains_key(SESSION_ID) || path.starts_with("/messages")
+}
+
+/// Whether it may go on with what a stateless client has begun: it is about a task, or could be the
+/// retry that brings the answers to questions. What the header says is held against the body later.
+fn may_go_on<B>(request: &Request<B>) -> bool {
+    let called = request.headers().get(METHOD_LINE);
+    let called = called.and_then(|line| line.to_str().ok());
+    called.is_some_and(|called| method::is_of_task(called) || method::may_ask(called))
 }
 
 // === impl InFlightFuture ===
@@ -181,10 +187,15 @@ where
         let this = self.project();
         let response = match this.inner.as_pin_mut() {
             Some(inner) => match ready!(inner.poll(cx))? {
-                refused if refused.extensions().get::<NoRoom>().is_some() => this.refusal.answer(),
-                response => response,
+                response => {
+                    // Said by whoever has read it, and knows its id.
+                    if let Some(no_room) = response.extensions().get::<NoRoom>() {
+                        count(*no_room);
+                    }
+                    response
+                }
             },
-            None => this.refusal.answer(),
+            None => refuse(*this.no_room),
         };
         let mut permit = this.permit.take();
         if response.extensions().get::<Lasting>().is_some() {
@@ -194,45 +205,26 @@ where
     }
 }
 
-// === impl Overload ===
-
-impl Overload {
-    fn answer<R: From<Bytes>>(self) -> Response<R> {
-        let (reason, message, hint) = match self {
-            Self::Full => (
-                "in_flight",
-                "too many requests at once",
-                "the operator can raise `limits.in_flight`",
-            ),
-            Self::Draining => (
-                "draining",
-                "Waypost is shutting down",
-                "try again soon, it may be restarting",
-            ),
-        };
-        RequestRefused {
-            reason,
-            presented: "",
-        }
-        .emit();
-        let data = json!({
-            "kind": match self {
-                Self::Full => Kind::Throttled,
-                Self::Draining => Kind::Unavailable,
-            }.as_str(),
-            "retryable": true,
-            "hint": hint,
-        });
-        let status = StatusCode::SERVICE_UNAVAILABLE;
-        let mut response = refuse::answer(status, code::INTERNAL_ERROR, message, &data);
-        let headers = response.headers_mut();
-        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        if matches!(self, Self::Draining) {
-            // The next try is to find another.
-            headers.insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        response
+fn count(no_room: NoRoom) {
+    RequestRefused {
+        reason: no_room.as_str(),
+        presented: "",
     }
+    .emit();
+}
+
+fn refuse<R: From<Bytes>>(no_room: NoRoom) -> Response<R> {
+    count(no_room);
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let (message, data) = (no_room.message(), no_room.data());
+    let mut response = refuse::answer(status, code::INTERNAL_ERROR, message, &data);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    if no_room == NoRoom::Draining {
+        // The next try is to find another.
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 // === impl Counted ===
@@ -339,6 +331,7 @@ mod tests {
                 assert!(no_room.is_none() || request.extensions().get::<Arc<Permit>>().is_none());
                 let mut response = Response::new(Full::<Bytes>::from("served"));
                 if let Some(no_room) = no_room.filter(|_| begins) {
+                    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
                     response.extensions_mut().insert(no_room);
                 }
                 Ok::<_, Infallible>(response)
@@ -366,6 +359,44 @@ mod tests {
         assert_eq!(send(true, false).await.status(), 503, "within bounds");
         drop((held, open));
         assert_eq!(send(false, true).await.status(), 200);
+    }
+
+    #[tokio::test]
+    async fn while_draining_only_what_may_go_on_is_read_and_it_counts() {
+        let layer = InFlightLayer::new(2);
+        let send = async |called: &'static str| {
+            let inner = service_fn(|request: Request<()>| async move {
+                let no_room = request.extensions().get::<NoRoom>().copied();
+                assert_eq!(no_room, Some(NoRoom::Draining));
+                Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("served")))
+            });
+            let mut request = Request::new(());
+            let called = HeaderValue::from_static(called);
+            request.headers_mut().insert(METHOD_LINE, called);
+            layer.layer(inner).oneshot(request).await.unwrap()
+        };
+        layer.begin_drain();
+        for called in ["tools/list", "server/discover", "subscriptions/listen", ""] {
+            let refused = send(called).await;
+            assert_eq!(refused.status(), 503, "{called}");
+            assert_eq!(refused.headers()["connection"], "close");
+        }
+        for called in [
+            "tools/call",
+            "prompts/get",
+            "resources/read",
+            "tasks/get",
+            "tasks/update",
+            "tasks/cancel",
+        ] {
+            let served = send(called).await;
+            assert_eq!(served.status(), 200, "{called}");
+            assert!(!layer.is_idle());
+        }
+        assert!(layer.is_idle());
+        let held = [send("tasks/get").await, send("tasks/get").await];
+        assert_eq!(send("tasks/get").await.status(), 503, "within the limit");
+        drop(held);
     }
 
     #[tokio::test]

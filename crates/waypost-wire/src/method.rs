@@ -57,6 +57,16 @@ pub const RESOURCE_UPDATED: &str = "notifications/resources/updated";
 /// The whole task after a change, for listeners that named its id (SEP-2663).
 pub const TASK_STATUS: &str = "notifications/tasks";
 
+/// Whether it is about a task, which the caller has.
+pub fn is_of_task(method: &str) -> bool {
+    matches!(method, TASKS_GET | TASKS_UPDATE | TASKS_CANCEL)
+}
+
+/// Whether its answer may be a question to the caller, whose retry brings the answer.
+pub fn may_ask(method: &str) -> bool {
+    matches!(method, TOOLS_CALL | PROMPTS_GET | RESOURCES_READ)
+}
+
 /// The `params` member that the `Mcp-Name` header repeats for this method, if any.
 pub fn name_member(method: &str) -> Option<&'static str> {
     match method {

@@ -75,7 +75,7 @@ pub struct Daemon {
 }
 
 /// Between two looks at whether upstreams are there, or calls are over.
-const LOOK: Duration = Duration::from_millis(10);
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// The two addresses that were bound.
 type Addresses = (SocketAddr, SocketAddr);
@@ -279,9 +279,11 @@ impl Running {
         in_flight.begin_drain();
         let last = assembled.begin_drain(grace);
         let until = Instant::now() + grace;
-        // Calls that wait for an answer of their client need it to get in.
+        // Calls that wait for an answer of their client need it to get in, be they on a stream or
+        // parked until their client comes back.
+        let hub = &assembled.hub;
         let idle = async {
-            while !in_flight.is_idle() {
+            while !in_flight.is_idle() || hub.parked() > 0 {
                 tokio::time::sleep(LOOK).await;
             }
         };

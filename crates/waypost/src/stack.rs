@@ -116,6 +116,7 @@ pub(crate) fn parts(config: &Config, hub: &Arc<Hub>, sessions: Option<&Sessions>
         json_depth: config.limits.json_depth,
         request_body: config.limits.request_body,
         body_timeout: BODY,
+        draining: hub.draining(),
     }
 }
 

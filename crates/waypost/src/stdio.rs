@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::io::{stdin, stdout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_config::{Config, Loaded};
 use waypost_front::stdio::{Host, Pipe};
@@ -17,7 +18,7 @@ use waypost_hub::call::{Principal, View};
 
 use crate::admin::{self, Admin};
 use crate::assemble::{Assembled, assemble};
-use crate::daemon::{Options, address, listen, operators};
+use crate::daemon::{LOOK, Options, address, listen, operators};
 use crate::exit::Fatal;
 use crate::logging;
 use crate::runtime::Door;
@@ -98,11 +99,38 @@ impl Served {
             draining,
             mut pipe,
         } = self;
-        signals.until(Box::pin(pipe.read(stdin()))).await;
+        let open = pipe.unanswered().clone();
+        let mut read = Box::pin(pipe.read(stdin()));
+        let mut over = signals.until(&mut read).await.is_some();
         draining.cancel();
         let last = assembled.begin_drain(grace);
+        let until = Instant::now() + grace;
+        if !over {
+            // Calls that wait for an answer of the host need it to get in, and what it begins now
+            // is to be refused.
+            let hub = &assembled.hub;
+            let idle = async {
+                loop {
+                    tokio::time::sleep(LOOK).await;
+                    if open.is_empty() && hub.parked() == 0 {
+                        break;
+                    }
+                }
+            };
+            let read = async {
+                tokio::select! {
+                    () = &mut read => {}
+                    () = idle => {}
+                }
+            };
+            let read = tokio::time::timeout_at(until, read);
+            over = signals.until(read).await.is_some();
+        }
+        drop(read);
         // A host that loses patience while calls finish cuts them off, but children get their time.
-        let finished = signals.until(pipe.finish(grace)).await;
+        let left = until.saturating_duration_since(Instant::now());
+        let left = if over { left } else { Duration::ZERO };
+        let finished = signals.until(pipe.finish(left)).await;
         let hurry = CancellationToken::new();
         let ended = signals.until(assembled.end(last, &hurry)).await;
         if let Some(operators) = operators {

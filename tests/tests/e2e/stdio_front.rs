@@ -223,6 +223,47 @@ async fn r1_the_end_of_input_and_a_signal_both_end_it_and_its_children() {
 }
 
 #[tokio::test]
+async fn r42_after_a_signal_calls_finish_and_new_ones_are_told_why_they_do_not_begin() {
+    let demo = demo_all(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new("");
+    config(&demo.url, &home);
+    let mut launched = Launched::start(&command(&home));
+    launched.initialize().await;
+    let listed = launched.ask("tools/list", json!({})).await;
+    assert!(listed["result"]["tools"].is_array(), "{listed}");
+    // It is asked, and answers once new calls have been refused.
+    let arguments = json!({ "message": "who?" });
+    let params = json!({ "name": "web_test_elicitation", "arguments": arguments });
+    let call = json!({ "jsonrpc": "2.0", "id": "asked", "method": "tools/call", "params": params });
+    launched.send(call).await;
+    let question = launched.read().await;
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    signal(launched.child.id().unwrap(), "TERM").await;
+    // The signal may take a moment to arrive.
+    let refusal = loop {
+        let answer = launched.ask("prompts/list", json!({})).await;
+        if answer["error"].is_object() {
+            break answer;
+        }
+    };
+    let error = &refusal["error"];
+    assert_eq!(error["message"], "Waypost is shutting down", "{refusal}");
+    assert_eq!(error["data"]["retryable"], true);
+    let modern = json!({ "_meta": meta() });
+    let refusal = launched.ask("tools/list", modern).await;
+    assert_eq!(refusal["error"]["message"], "Waypost is shutting down");
+    let pong = launched.ask("ping", json!({})).await;
+    assert!(pong["result"].is_object(), "{pong}");
+    let said = json!({ "action": "accept", "content": { "username": "a", "email": "b" } });
+    let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": said });
+    launched.send(answer).await;
+    let end = launched.read().await;
+    assert_eq!(end["id"], "asked");
+    assert!(end["result"]["content"].is_array(), "{end}");
+    assert_eq!(launched.code().await, Some(0));
+}
+
+#[tokio::test]
 async fn a_bridge_outlives_its_daemon_and_the_session_stays_good() {
     let demo = demo_all(ANY_PORT, quick()).await.unwrap();
     let home = Home::new("");

@@ -152,9 +152,9 @@ async fn take(
     let body = admit::read(body, parts, head).await?;
     let message = admit::parse(&body, parts.json_depth)?;
     if let Message::Request(request) = &message {
-        let room = head.extensions.get::<NoRoom>().is_none() || request.method == PING;
-        if !room {
-            return Err(Refusal::NoRoom.to(request.id.clone()));
+        let no_room = head.extensions.get::<NoRoom>();
+        if let Some(no_room) = no_room.filter(|_| request.method != PING) {
+            return Err(Refusal::NoRoom(*no_room).to(request.id.clone()));
         }
         let waits = channel.waiting.try_acquire();
         let _waits = waits.map_err(|_| Refusal::StreamFull)?;

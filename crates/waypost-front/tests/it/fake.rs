@@ -10,6 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use waypost_config::Key;
@@ -60,6 +61,7 @@ pub(crate) fn parts(
         json_depth: 64,
         request_body: 4096,
         body_timeout: Duration::from_secs(30),
+        draining: CancellationToken::new(),
     }
 }
 

@@ -135,6 +135,11 @@ impl Parked {
         Some(Place { _permit: permit })
     }
 
+    /// How many wait.
+    pub(crate) fn count(&self) -> usize {
+        self.room.used()
+    }
+
     /// Lets a round wait, for the first time or again.
     pub(crate) fn park(self: &Arc<Self>, id: RoundId, place: Place, asked: Asked) -> Waiting {
         let mut table = self.table();

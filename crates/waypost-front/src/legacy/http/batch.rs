@@ -8,7 +8,7 @@ use axum::response::Response;
 use http::StatusCode;
 use http::request::Parts as Head;
 use tokio_util::sync::CancellationToken;
-use waypost_hub::limit::Permit;
+use waypost_hub::limit::{NoRoom, Permit};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::batch::VERSION;
 use waypost_wire::error::Malformed;
@@ -203,14 +203,14 @@ impl Room {
     /// Room for one more request.
     ///
     /// # Errors
-    /// [`Refusal::NoRoom`] when there is none.
+    /// [`NoRoom::Full`] when there is none.
     fn next(&mut self, request: &Request) -> Result<Option<Arc<Permit>>, Refusal> {
         if request.method == PING {
             return Ok(None);
         }
         match (self.first.take(), &self.post) {
             (None, Some(post)) => {
-                let another = post.another().ok_or(Refusal::NoRoom)?;
+                let another = post.another().ok_or(Refusal::NoRoom(NoRoom::Full))?;
                 Ok(Some(Arc::new(another)))
             }
             (first, _) => Ok(first),
