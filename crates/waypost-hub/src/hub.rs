@@ -112,7 +112,7 @@ impl Hub {
             &keys,
             config.tasks.clone(),
             config.limits.parked,
-            background.clone(),
+            (Arc::clone(&store), background.clone()),
         );
         let rules: Vec<_> = config
             .endpoints

@@ -42,6 +42,7 @@ use crate::member::Member;
 use crate::registry::Learned;
 use crate::reply::Reply;
 use crate::status::State;
+use crate::store::Store;
 use handle::{Opened, Seals};
 use misplaced::Other;
 use parked::Parked;
@@ -58,6 +59,7 @@ pub(crate) struct Desk {
     pub(crate) seals: Seals,
     pub(crate) states: States,
     pub(crate) parked: Arc<Parked>,
+    pub(crate) store: Arc<dyn Store>,
     pub(crate) times: TaskTimes,
     pub(crate) background: Tasks,
     pub(crate) cancels: Cancels,
@@ -88,8 +90,14 @@ pub(crate) struct Job {
 }
 
 impl TaskDesk {
-    /// `parked` bounds the calls that wait for an answer of their caller.
-    pub fn new(keys: &Keys, times: TaskTimes, parked: usize, background: Tasks) -> Self {
+    /// `parked` bounds the calls that wait for an answer of their caller; `store` remembers which
+    /// request states were used.
+    pub fn new(
+        keys: &Keys,
+        times: TaskTimes,
+        parked: usize,
+        (store, background): (Arc<dyn Store>, Tasks),
+    ) -> Self {
         let seals = Seals::new(keys);
         Self(Arc::new(Desk {
             tools: ToolTags::new({
@@ -99,6 +107,7 @@ impl TaskDesk {
             seals,
             states: States::new(keys),
             parked: Parked::new(parked),
+            store,
             times,
             cancels: Cancels::new(background.clone()),
             background,

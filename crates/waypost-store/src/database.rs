@@ -11,7 +11,7 @@ use waypost_wire::raw::Raw;
 
 use crate::error::{Late, OpenError};
 use crate::record::{self, BadRow};
-use crate::{migrate, sessions, sqlite};
+use crate::{migrate, sessions, sqlite, states};
 
 /// How long one operation may take, on a disk that hangs or behind another program's lock.
 pub(crate) const WITHIN: Duration = Duration::from_secs(10);
@@ -33,19 +33,19 @@ impl Database {
     pub async fn open(path: &Path) -> Result<Self, OpenError> {
         let pool = sqlite::open(path).await?;
         migrate::run(&pool, path).await?;
-        let old = sessions::forget_old(&pool).await;
+        let old = forget_old(&pool).await;
         old.map_err(|source| OpenError::sql(path, source))?;
         let path = path.to_owned();
         Ok(Self { pool, path })
     }
 
-    /// Drops what is of client sessions whose ids do not open any more. Done when it is opened,
-    /// too.
+    /// Drops what is of client sessions whose ids, and of request states which, do not open any
+    /// more. Done when it is opened, too.
     ///
     /// # Errors
     /// When the file cannot be written.
     pub async fn tidy(&self) -> Result<(), StoreError> {
-        within("tidy", sessions::forget_old(&self.pool)).await
+        within("tidy", forget_old(&self.pool)).await
     }
 
     /// Where it is.
@@ -136,6 +136,11 @@ impl Database {
     }
 }
 
+async fn forget_old(pool: &AnyPool) -> sqlx::Result<()> {
+    sessions::forget_old(pool).await?;
+    states::forget_old(pool).await
+}
+
 async fn delete(connection: &mut sqlx::AnyConnection, upstream: &str) -> sqlx::Result<()> {
     for statement in [
         "DELETE FROM listings WHERE upstream = $1",
@@ -173,6 +178,11 @@ impl Store for Database {
     ) -> BoxFuture<'_, Result<(), StoreError>> {
         let key = key.to_owned();
         Box::pin(async move { within("save", sessions::save(&self.pool, &key, &record)).await })
+    }
+
+    fn use_state(&self, name: &str, until_ms: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
+        let name = name.to_owned();
+        Box::pin(async move { within("save", states::mark(&self.pool, &name, until_ms)).await })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Remembers what was learned of upstreams, what clients set in their sessions, and the keys behind
-//! everything sealed.
+//! Remembers what was learned of upstreams, what clients set in their sessions, which request states
+//! were used, and the keys behind everything sealed.
 //!
 //! One SQLite file by default. Statements are those that PostgreSQL understands too (`$n`,
 //! `BIGINT` milliseconds); what differs lives in one small file per database.
@@ -12,6 +12,7 @@ mod migrate;
 mod record;
 mod sessions;
 mod sqlite;
+mod states;
 
 pub use database::Database;
 pub use error::OpenError;

@@ -53,6 +53,11 @@ const STEPS: &[Step] = &[
         ended BIGINT NOT NULL,
         saved_at BIGINT NOT NULL
     )"],
+    // Request states that were used, for as long as they would open.
+    &["CREATE TABLE used_states (
+        name TEXT PRIMARY KEY,
+        until_ms BIGINT NOT NULL
+    )"],
 ];
 
 /// Brings the tables up to date.

@@ -80,7 +80,10 @@ async fn daily<F: Future<Output = ()>>(stop: CancellationToken, work: impl Fn() 
 async fn tidy(database: Database) {
     if let Err(error) = database.tidy().await {
         let error: &dyn std::error::Error = &error;
-        tracing::warn!(error, "old sessions stay in the store for another day");
+        tracing::warn!(
+            error,
+            "old sessions and request states stay in the store for another day"
+        );
     }
 }
 

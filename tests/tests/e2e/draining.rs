@@ -27,13 +27,13 @@ async fn in_front_of_tasks(grace: &str) -> (Running, Served) {
 }
 
 /// A client that can be asked and knows no tasks.
-fn asking(waypost: &Served) -> Client {
+pub(crate) fn asking(waypost: &Served) -> Client {
     let capabilities = json!({ "elicitation": {} });
     waypost.client().with_capabilities(capabilities)
 }
 
 /// A call that has asked its caller.
-async fn ask(client: &Client, name: &str, arguments: &Value) -> Reply {
+pub(crate) async fn ask(client: &Client, name: &str, arguments: &Value) -> Reply {
     let asked = client.tool(name, arguments.clone()).await.unwrap();
     let kind = &asked.result()["resultType"];
     assert_eq!(kind, "input_required", "{}", asked.answer);
@@ -41,7 +41,7 @@ async fn ask(client: &Client, name: &str, arguments: &Value) -> Reply {
 }
 
 /// The retry that says yes to every question.
-async fn answer(client: &Client, name: &str, arguments: &Value, asked: &Reply) -> Reply {
+pub(crate) async fn answer(client: &Client, name: &str, arguments: &Value, asked: &Reply) -> Reply {
     let questions = asked.result()["inputRequests"].as_object().unwrap();
     let yes = accept(json!({ "confirm": true, "name": "Ada" }));
     let answers: serde_json::Map<_, _> = questions

@@ -8,6 +8,7 @@ use waypost_testkit::kit::legacy::Revision;
 use waypost_testkit::peer::{Answers, Begun, Kind, Peer, Target};
 use waypost_testkit::run::ANY_PORT;
 
+use crate::draining::{answer, ask, asking};
 use crate::process::{Home, Served, alive, pid_in, program};
 use crate::stage::quick;
 use crate::support::{get, tool_with_meta, until};
@@ -223,4 +224,32 @@ async fn r42_children_are_asked_to_leave_only_when_their_calls_are_over() {
             assert!(!alive(pid).await, "{name}");
         }
     }
+}
+
+#[tokio::test]
+async fn answers_to_a_task_are_sent_once_though_the_daemon_is_killed_in_between() {
+    let demo = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new(&format!(
+        "state: {{ path: ./db }}\nupstreams: {{ t: {{ url: '{}', required: true }} }}",
+        demo.url
+    ));
+    let (name, file) = ("t_confirm_delete", json!({ "filename": "a" }));
+    let mut waypost = Served::start(&home).await;
+    let client = asking(&waypost);
+    let asked = ask(&client, name, &file).await;
+    let unused = ask(&client, name, &file).await;
+    let first = answer(&client, name, &file, &asked).await;
+    assert_eq!(first.result()["resultType"], "complete", "{}", first.answer);
+    assert_eq!(demo.seen().count("tasks/update"), 1);
+    waypost.signal("KILL").await;
+    waypost.code().await;
+    let waypost = Served::start(&home).await;
+    let client = asking(&waypost);
+    let again = answer(&client, name, &file, &asked).await;
+    assert_eq!(again.result()["content"], first.result()["content"]);
+    assert_eq!(demo.seen().count("tasks/update"), 1);
+    // One that was not used is good.
+    let other = answer(&client, name, &file, &unused).await;
+    assert_eq!(other.result()["resultType"], "complete", "{}", other.answer);
+    assert_eq!(demo.seen().count("tasks/update"), 2);
 }

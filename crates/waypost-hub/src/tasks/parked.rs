@@ -52,6 +52,8 @@ pub(crate) struct Ticket {
     /// When the process that made the round forgets it; `None` for one of our own, which is
     /// known as used by being unknown.
     remember_until: Option<Instant>,
+    /// The store says that the round is used.
+    recorded: bool,
 }
 
 /// A round that waits for its caller.
@@ -104,6 +106,7 @@ enum Slot {
         work: WeakShared,
         /// As in its [`Ticket`].
         remember_until: Option<Instant>,
+        recorded: bool,
     },
     Given(Answer, Option<Instant>),
     Used,
@@ -116,6 +119,7 @@ struct Parking {
     _place: Place,
     /// As in the [`Ticket`] of whoever put it back.
     remember_until: Option<Instant>,
+    recorded: bool,
 }
 
 // === impl Parked ===
@@ -143,9 +147,13 @@ impl Parked {
     /// Lets a round wait, for the first time or again.
     pub(crate) fn park(self: &Arc<Self>, id: RoundId, place: Place, asked: Asked) -> Waiting {
         let mut table = self.table();
-        let remember_until = match table.slots.get(&id) {
-            Some(Slot::Running { remember_until, .. }) => *remember_until,
-            _ => None,
+        let (remember_until, recorded) = match table.slots.get(&id) {
+            Some(Slot::Running {
+                remember_until,
+                recorded,
+                ..
+            }) => (*remember_until, *recorded),
+            _ => (None, false),
         };
         self.insert(
             &mut table,
@@ -154,6 +162,7 @@ impl Parked {
                 asked,
                 _place: place,
                 remember_until,
+                recorded,
             },
         )
     }
@@ -215,18 +224,22 @@ impl Parked {
             Some(Slot::Running { work, .. }) => work.join().map_or(Claim::Gone, Claim::Joined),
             Some(Slot::Used) => Claim::Gone,
             None if foreign_until.is_none() => Claim::Gone,
-            Some(Slot::Waiting { .. }) | None => {
+            waits @ (Some(Slot::Waiting { .. }) | None) => {
+                let recorded =
+                    matches!(waits, Some(Slot::Waiting { parking, .. }) if parking.recorded);
                 let turn = table.turn();
                 let work = begin(Ticket {
                     parked: Arc::clone(self),
                     id,
                     turn,
                     remember_until: foreign_until,
+                    recorded,
                 });
                 let running = Slot::Running {
                     turn,
                     work: work.downgrade(),
                     remember_until: foreign_until,
+                    recorded,
                 };
                 table.slots.insert(id, running);
                 Claim::Begun(work)
@@ -303,6 +316,23 @@ impl Table {
 // === impl Ticket ===
 
 impl Ticket {
+    /// Whether the store says that the round is used, by us: what it was used for was not done, and
+    /// the round waited again.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.recorded
+    }
+
+    /// The store says so from now on.
+    pub(crate) fn set_recorded(&mut self) {
+        self.recorded = true;
+        let mut table = self.parked.table();
+        if let Some(Slot::Running { turn, recorded, .. }) = table.slots.get_mut(&self.id)
+            && *turn == self.turn
+        {
+            *recorded = true;
+        }
+    }
+
     /// Keeps the answer for all who will ask again.
     pub(crate) fn give(self, answer: &Answer) {
         let mut table = self.parked.table();

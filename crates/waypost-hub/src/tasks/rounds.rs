@@ -16,6 +16,7 @@ use waypost_wire::task::Status;
 
 use crate::call::Call;
 use crate::error::{CallError, Kind, Origin};
+use crate::event::request_id_field;
 use crate::generate::Notifier;
 use crate::registry::now_ms;
 use crate::reply::{End, Reply};
@@ -128,7 +129,7 @@ pub(crate) fn resume(
             return forgotten(ticket);
         }
         let remote = Remote::new(&job.member, instance, round.task.clone(), &job.call);
-        go_on(desk, job, remote, round, ticket, responses)
+        go_on(desk, job, remote, (round, expires_ms), ticket, responses)
     };
     match desk.parked.claim(round.id, until, begin) {
         Claim::Gone => Err(unknown_state()),
@@ -158,7 +159,7 @@ fn go_on(
     desk: &Arc<Desk>,
     job: Job,
     remote: Remote,
-    round: &Round,
+    (round, expires_ms): (&Round, u64),
     ticket: Ticket,
     responses: Option<Raw>,
 ) -> Shared {
@@ -169,8 +170,14 @@ fn go_on(
     let wait = Wait::resume(desk, Arc::new(job), remote, progress, born);
     let desk = Arc::clone(desk);
     let id = round.id;
+    // A round that is asked anew has states that were made later than this one.
+    let kept = desk.times.input_wait + REPEATABLE;
+    let used = Used {
+        id,
+        until_ms: expires_ms.max(now_ms().saturating_add(millis(kept))),
+    };
     Shared::new(ROOM, move |notifier| {
-        answer(desk, wait, id, ticket, responses, notifier)
+        answer(desk, wait, used, ticket, responses, notifier)
     })
 }
 
@@ -184,15 +191,21 @@ pub(crate) fn born(round: &Round) -> Instant {
 async fn answer(
     desk: Arc<Desk>,
     mut wait: Wait,
-    id: RoundId,
-    ticket: Ticket,
+    used: Used,
+    mut ticket: Ticket,
     responses: Option<Raw>,
     notifier: Notifier,
 ) -> Answer {
     let responses = responses.map(|raw| (keys_of(&raw), raw));
     // Who has no question any more has nothing to tell.
     if let Some((keys, responses)) = responses.filter(|(keys, _)| !keys.is_empty()) {
-        match wait.remote().update(responses).await {
+        let told = match first_use(&desk, &wait, &used, &mut ticket).await {
+            Ok(true) => wait.remote().update(responses).await,
+            // It may have arrived, as below.
+            Ok(false) => Ok(Ok(())),
+            Err(error) => Err(error),
+        };
+        match told {
             Ok(Ok(())) => wait.answered(keys),
             // The state is used up, so nobody can answer better: the task is of no use any more.
             Ok(Err(error)) => {
@@ -200,7 +213,7 @@ async fn answer(
                 return give(&desk, ticket, Ok(End::Error(error)));
             }
             Err(error) if error.retryable => {
-                put_back(&desk, wait, id, ticket);
+                put_back(&desk, wait, used.id, ticket);
                 return shared::answer(Err(error));
             }
             // It may have arrived. Then polling shows it; else the question comes again.
@@ -212,6 +225,49 @@ async fn answer(
     }
     let end = wait.run(None, notifier).await;
     give(&desk, ticket, end)
+}
+
+/// A state that is used now.
+#[derive(Clone, Copy, Debug)]
+struct Used {
+    id: RoundId,
+    /// When no state of the round opens any more.
+    until_ms: u64,
+}
+
+/// Whether nobody has used the state yet, and the store says from now on that somebody has. An
+/// earlier process may have sent the answers just before it was killed: the task itself shows
+/// whether they arrived.
+async fn first_use(
+    desk: &Desk,
+    wait: &Wait,
+    used: &Used,
+    ticket: &mut Ticket,
+) -> Result<bool, CallError> {
+    if ticket.is_recorded() {
+        return Ok(true);
+    }
+    let name = format!("{:032x}", used.id);
+    match desk.store.use_state(&name, used.until_ms).await {
+        Ok(true) => {
+            ticket.set_recorded();
+            Ok(true)
+        }
+        Ok(false) => {
+            let remote = wait.remote();
+            tracing::warn!(
+                request_id = request_id_field(remote.request_id()),
+                upstream = &*remote.member.name,
+                "answers to a task came again after a restart, they are not sent twice"
+            );
+            Ok(false)
+        }
+        // What cannot be remembered is not done: it could be done twice.
+        Err(error) => Err(CallError::new(Kind::Unavailable, Origin::Gateway)
+            .detail("cannot remember that the answers were sent, so they were not")
+            .retryable()
+            .source(error)),
+    }
 }
 
 fn give(desk: &Arc<Desk>, ticket: Ticket, end: Result<End, CallError>) -> Answer {

@@ -1,6 +1,6 @@
 //! An upstream made of a closure, and a hub around several.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -189,7 +189,14 @@ fn page_key(call: &Call) -> String {
 
 /// A store in memory, which counts what it is given.
 #[derive(Debug, Default)]
-pub(crate) struct Memory(pub(crate) Mutex<Vec<Learned>>, pub(crate) AtomicUsize);
+pub(crate) struct Memory(
+    pub(crate) Mutex<Vec<Learned>>,
+    pub(crate) AtomicUsize,
+    /// Request states that were used.
+    pub(crate) Mutex<HashSet<String>>,
+    /// Whether it takes no more of them.
+    pub(crate) AtomicBool,
+);
 
 impl Store for Memory {
     fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
@@ -210,6 +217,15 @@ impl Store for Memory {
     fn forget(&self, upstream: &str) -> BoxFuture<'_, Result<(), StoreError>> {
         self.0.lock().unwrap().retain(|l| l.upstream != upstream);
         async { Ok(()) }.boxed()
+    }
+
+    fn use_state(&self, name: &str, _: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
+        if self.3.load(Ordering::SeqCst) {
+            let (action, source) = ("save", "disk full".into());
+            return async move { Err(StoreError { action, source }) }.boxed();
+        }
+        let is_new = self.2.lock().unwrap().insert(name.to_owned());
+        async move { Ok(is_new) }.boxed()
     }
 }
 

@@ -225,6 +225,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     database.save(learned("sessions")).await.unwrap();
     for statement in [
         "DROP TABLE client_sessions",
+        "DROP TABLE used_states",
         "ALTER TABLE upstreams DROP COLUMN claims",
         "ALTER TABLE upstreams DROP COLUMN protocol",
         "ALTER TABLE upstreams ADD COLUMN era TEXT NOT NULL DEFAULT 'modern'",
@@ -314,6 +315,25 @@ async fn sessions_whose_ids_do_not_open_any_more_go_while_it_runs() {
 }
 
 #[tokio::test]
+async fn a_state_is_used_once_also_over_restarts_until_it_does_not_open() {
+    let (folder, database) = fresh().await;
+    assert!(database.use_state("a", u64::MAX).await.unwrap());
+    assert!(!database.use_state("a", 1).await.unwrap());
+    assert!(database.use_state("old", 1).await.unwrap());
+    database.close().await;
+    let path = folder.path().join("waypost.db");
+    let database = Database::open(&path).await.unwrap();
+    assert!(!database.use_state("a", u64::MAX).await.unwrap());
+    assert!(database.use_state("old", 1).await.unwrap(), "forgotten");
+    database.tidy().await.unwrap();
+    let names = sqlx::query_scalar::<_, String>("SELECT name FROM used_states");
+    assert_eq!(names.fetch_all(&database.pool).await.unwrap(), ["a"]);
+    let pool = &database.pool;
+    let both = tokio::join!(states::mark(pool, "b", 9), states::mark(pool, "b", 9));
+    assert_ne!(both.0.unwrap(), both.1.unwrap());
+}
+
+#[tokio::test]
 async fn a_database_that_does_not_answer_is_given_up() {
     let (_folder, database) = fresh().await;
     // Its one connection.
@@ -327,9 +347,10 @@ async fn a_database_that_does_not_answer_is_given_up() {
         store.forget("a").await,
         store.session("a").await.map(drop),
         store.save_session("a", SessionRecord::default()).await,
+        store.use_state("a", 1).await.map(drop),
     ];
     assert!(errors.iter().all(Result::is_err), "{errors:?}");
-    assert!(started.elapsed() <= WITHIN * 6, "{:?}", started.elapsed());
+    assert!(started.elapsed() <= WITHIN * 7, "{:?}", started.elapsed());
     tokio::time::resume();
     drop(held);
     store.save(learned("a")).await.unwrap();

@@ -21,6 +21,7 @@ use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
 use waypost_hub::registry::{Catalogue, Learned, Listing, Scope};
 use waypost_hub::reply::{End, Event, EventStream, Reply};
+use waypost_hub::store::Store;
 use waypost_hub::tasks::TaskDesk;
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::capability::{ClientCapabilities, TASKS};
@@ -28,6 +29,8 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+
+use crate::fake::Memory;
 
 /// What the fake does with one call.
 #[derive(Clone, Debug)]
@@ -217,6 +220,7 @@ pub(crate) struct Setup {
     pub(crate) extension: bool,
     pub(crate) parked: usize,
     pub(crate) keys: &'static [u8],
+    pub(crate) store: Arc<dyn Store>,
 }
 
 impl Default for Setup {
@@ -229,6 +233,7 @@ impl Default for Setup {
             extension: true,
             parked: 1000,
             keys: &[1],
+            store: Arc::new(Memory::default()),
         }
     }
 }
@@ -260,7 +265,12 @@ impl Setup {
         );
         World {
             fake: Arc::clone(fake),
-            desk: TaskDesk::new(&keys(self.keys), times, self.parked, Tasks::default()),
+            desk: TaskDesk::new(
+                &keys(self.keys),
+                times,
+                self.parked,
+                (self.store, Tasks::default()),
+            ),
             catalog,
             member,
         }

@@ -1,5 +1,7 @@
 //! Request states: single use, unforgeable, and those of upstreams left as they are.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -8,11 +10,14 @@ use tokio::time::sleep;
 use waypost_hub::call::Principal;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::reply::{End, Event, Reply};
+use waypost_hub::store::Store;
 
 use super::kit::{
-    Act, Setup, World, call, created, done, got, object, result, retry, stream, task,
+    Act, Setup, World, call, complete, created, done, got, object, result, retry, stream, task,
 };
 use waypost_wire::raw::Raw;
+
+use crate::fake::Memory;
 
 const UNKNOWN: &str = "unknown or expired request state";
 
@@ -26,7 +31,11 @@ fn responses() -> Value {
 
 /// A world in which a call was asked, and its state.
 async fn asked() -> (World, Value) {
-    let world = World::new();
+    asked_of(Setup::default()).await
+}
+
+async fn asked_of(setup: Setup) -> (World, Value) {
+    let world = setup.build();
     world.fake.on("tools/call", [task(created())]);
     let question = json!({ "q": { "method": "elicitation/create", "params": {} } });
     let asks = got("input_required", json!({ "inputRequests": question }));
@@ -57,6 +66,69 @@ async fn a_repeat_within_a_minute_gets_the_stored_answer_and_a_later_one_none() 
     );
     assert_eq!(world.fake.count("tasks/update"), 1);
     assert_eq!(world.fake.count("tools/call"), 1);
+}
+
+/// What a process that remembers this in its store is made with.
+fn with_store(store: &Arc<Memory>) -> Setup {
+    Setup {
+        store: Arc::clone(store) as Arc<dyn Store>,
+        ..Setup::default()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_that_was_used_before_a_restart_sends_no_answers_again() {
+    let store = Arc::new(Memory::default());
+    let (before, state) = asked_of(with_store(&store)).await;
+    answer(&before, &state).await.unwrap();
+    let after = with_store(&store).around(&before.fake);
+    after.fake.on("tasks/get", [done()]);
+    let end = answer(&after, &state).await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    assert_eq!(after.fake.count("tasks/update"), 1);
+    // One that remembers nothing cannot know.
+    let forgetful = Setup::default().around(&before.fake);
+    answer(&forgetful, &state).await.unwrap();
+    assert_eq!(after.fake.count("tasks/update"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_were_remembered_and_never_arrived_are_asked_for_again() {
+    let store = Arc::new(Memory::default());
+    let (before, state) = asked_of(with_store(&store)).await;
+    before.fake.on("tasks/update", [Act::Hang]);
+    let mut killed = stream(before.retry(elicits(), &state, responses()).await.unwrap());
+    assert!(killed.next().now_or_never().is_none());
+    let after = with_store(&store).around(&before.fake);
+    let question = json!({ "q": { "method": "elicitation/create", "params": {} } });
+    let asks = got("input_required", json!({ "inputRequests": question }));
+    after.fake.on("tasks/get", [asks]);
+    let end = answer(&after, &state).await.unwrap();
+    assert_eq!(result(&end)["inputRequests"], question);
+    assert_eq!(after.fake.count("tasks/update"), 1);
+    let state = result(&end)["requestState"].clone();
+    after.fake.on("tasks/update", [complete(json!({}))]);
+    after.fake.on("tasks/get", [done()]);
+    let end = answer(&after, &state).await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    assert_eq!(after.fake.count("tasks/update"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_whose_use_cannot_be_remembered_are_not_sent_and_can_be_given_again() {
+    let store = Arc::new(Memory::default());
+    let (world, state) = asked_of(with_store(&store)).await;
+    store.3.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let error = answer(&world, &state).await.unwrap_err();
+        assert_eq!((error.kind, error.retryable), (Kind::Unavailable, true));
+        assert_eq!(world.fake.count("tasks/update"), 0);
+    }
+    store.3.store(false, Ordering::SeqCst);
+    let end = answer(&world, &state).await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    assert_eq!(world.fake.count("tasks/update"), 1);
+    assert_eq!(world.fake.count("tasks/cancel"), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,9 +222,7 @@ async fn who_waits_too_is_told_as_well_what_may_be_tried_again() {
         assert_eq!((error.kind, error.retryable), (Kind::Unavailable, true));
     }
     assert_eq!(world.fake.count("tasks/update"), 1);
-    world
-        .fake
-        .on("tasks/update", [super::kit::complete(json!({}))]);
+    world.fake.on("tasks/update", [complete(json!({}))]);
     answer(&world, &state).await.unwrap();
 }
 
