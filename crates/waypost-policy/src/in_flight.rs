@@ -144,11 +144,11 @@ where
         if let Some(permit) = &permit {
             // For what goes on after its client has left.
             request.extensions_mut().insert(Arc::clone(permit));
-        } else if is_of_session(&request) {
-            permit = self.spare.permit().map(Arc::new);
-            request.extensions_mut().insert(no_room);
         } else if no_room == NoRoom::Draining && may_go_on(&request) {
             permit = self.limit.permit().map(Arc::new);
+            request.extensions_mut().insert(no_room);
+        } else if is_of_session(&request) {
+            permit = self.spare.permit().map(Arc::new);
             request.extensions_mut().insert(no_room);
         }
         InFlightFuture {

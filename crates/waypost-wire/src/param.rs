@@ -277,13 +277,15 @@ fn text_of(value: &Raw) -> Option<String> {
     }
 }
 
-/// `42.0` and `4.2e1` as `42`; `None` for what is not a whole number.
+/// `42.0` and `4.2e1` as `42`, and `-0` as `0`; `None` for what is not a whole number.
 fn whole(text: &str) -> Option<String> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        let text = if text == "-0" { "0" } else { text };
         return Some(text.to_owned());
     }
     let value: f64 = text.parse().ok()?;
-    (value.fract() == 0.0 && value.abs() < 1e15).then(|| format!("{value:.0}"))
+    // The sum of both zeros is the one without a sign.
+    (value.fract() == 0.0 && value.abs() < 1e15).then(|| format!("{:.0}", value + 0.0))
 }
 
 fn same(wanted: &str, given: &str, value: Option<&Raw>) -> bool {
@@ -440,6 +442,12 @@ mod tests {
         received(r#"{"o":{"n":42}}"#, &[("n", "42.0")], true);
         received(r#"{"o":{"n":42.0}}"#, &[("n", "42")], true);
         received(r#"{"o":{"n":42}}"#, &[("n", "43")], false);
+        for (argument, header) in [("-0", "0"), ("0", "-0"), ("-0.0", "0"), ("0e5", "-0.0")] {
+            let arguments = format!(r#"{{"o":{{"n":{argument}}}}}"#);
+            received(&arguments, &[("n", header)], true);
+            received(&arguments, &[("n", "1")], false);
+        }
+        received(r#"{"r":"-0"}"#, &[("region", "0")], false);
         received(r#"{"r":null}"#, &[("region", "x")], false);
         received(r#"{"other":1}"#, &[("unknown", "x")], true);
         received(r#"{"r":"42"}"#, &[("region", "42.0")], false);

@@ -106,25 +106,8 @@ impl Served {
         let last = assembled.begin_drain(grace);
         let until = Instant::now() + grace;
         if !over {
-            // Calls that wait for an answer of the host need it to get in, and what it begins now
-            // is to be refused.
-            let hub = &assembled.hub;
-            let idle = async {
-                loop {
-                    tokio::time::sleep(LOOK).await;
-                    if open.is_empty() && hub.parked() == 0 {
-                        break;
-                    }
-                }
-            };
-            let read = async {
-                tokio::select! {
-                    () = &mut read => {}
-                    () = idle => {}
-                }
-            };
-            let read = tokio::time::timeout_at(until, read);
-            over = signals.until(read).await.is_some();
+            let is_idle = || open.is_empty() && assembled.hub.parked() == 0;
+            over = read_on(signals, &mut read, until, is_idle).await;
         }
         drop(read);
         // A host that loses patience while calls finish cuts them off, but children get their time.
@@ -139,4 +122,31 @@ impl Served {
         let clean = finished == Some(true) && ended == Some(true);
         tracing::info!(clean, "ended");
     }
+}
+
+/// Reads on after a signal until nothing is open any more, or until the time is over: calls that
+/// wait for an answer of the host need it to get in, and what it begins now is to be refused.
+/// `false` when another signal came.
+async fn read_on(
+    signals: &mut Signals,
+    read: impl Future<Output = ()>,
+    until: Instant,
+    is_idle: impl Fn() -> bool,
+) -> bool {
+    let idle = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if is_idle() {
+                break;
+            }
+        }
+    };
+    let either = async {
+        tokio::select! {
+            () = read => {}
+            () = idle => {}
+        }
+    };
+    let either = tokio::time::timeout_at(until, either);
+    signals.until(either).await.is_some()
 }

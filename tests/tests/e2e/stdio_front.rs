@@ -227,10 +227,16 @@ async fn r42_after_a_signal_calls_finish_and_new_ones_are_told_why_they_do_not_b
     let demo = demo_all(ANY_PORT, quick()).await.unwrap();
     let home = Home::new("");
     config(&demo.url, &home);
-    let mut launched = Launched::start(&command(&home));
+    told_to_end(&command(&home)).await;
+    let served = Served::start(&home).await;
+    told_to_end(&bridge(&served.url)).await;
+}
+
+async fn told_to_end(command: &[String]) {
+    let mut launched = Launched::start(command);
     launched.initialize().await;
-    let listed = launched.ask("tools/list", json!({})).await;
-    assert!(listed["result"]["tools"].is_array(), "{listed}");
+    let list = launched.ask("tools/list", json!({})).await;
+    assert!(list["result"]["tools"].is_array(), "{list}");
     // It is asked, and answers once new calls have been refused.
     let arguments = json!({ "message": "who?" });
     let params = json!({ "name": "web_test_elicitation", "arguments": arguments });

@@ -26,6 +26,7 @@ use tokio_util::task::TaskTracker;
 use tower::BoxError;
 use tower::util::BoxCloneSyncService;
 use waypost_hub::lifecycle::Tasks;
+use waypost_hub::limit::NoRoom;
 use waypost_wire::batch;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -74,7 +75,7 @@ pub struct Bridge {
     way: Way,
     session: Session,
     calls: InFlight,
-    /// Ends what has no end of its own.
+    /// Ends what has no end of its own; nothing begins any more.
     ending: CancellationToken,
     /// Holds a token for each request that is yet to be answered.
     open: TaskTracker,
@@ -137,6 +138,16 @@ impl Bridge {
         }
     }
 
+    /// From now on nothing begins, and listening ends.
+    pub fn begin_drain(&self) {
+        self.ending.cancel();
+    }
+
+    /// Whether all requests are answered.
+    pub fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest and
     /// ends the session. `false` when something had to be given up. Questions to the host are
     /// given up at once: it has no way to answer any more.
@@ -190,7 +201,12 @@ impl Bridge {
     }
 
     fn request(&self, request: Asked, line: bytes::Bytes) {
-        let slot = match self.calls.begin(&request.id) {
+        let begins = request.method != PING && !admit::goes_on(&request.method, &request.params);
+        let slot = match begins && self.ending.is_cancelled() {
+            true => Err(Refusal::NoRoom(NoRoom::Draining)),
+            false => self.calls.begin(&request.id),
+        };
+        let slot = match slot {
             Ok(slot) => slot,
             Err(refusal) => {
                 let (_, error) = rescue::refusal(&refusal);

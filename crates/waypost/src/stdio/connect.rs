@@ -13,6 +13,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use tokio::io::{stdin, stdout};
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceBuilder};
 use waypost_config::Log;
@@ -23,6 +24,7 @@ use crate::exit::Fatal;
 use crate::logging;
 use crate::serve::runtime;
 use crate::signal::Signals;
+use crate::stdio::read_on;
 
 /// Longest wait for a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -82,8 +84,17 @@ async fn until_over(uri: Uri, headers: HeaderMap) -> Result<(), Fatal> {
         })?,
     }
     let bridge = Bridge::new(&daemon, stdout());
-    signals.until(Box::pin(bridge.read(stdin()))).await;
-    let finished = signals.until(Box::pin(bridge.finish(GRACE))).await;
+    let mut read = Box::pin(bridge.read(stdin()));
+    let mut over = signals.until(&mut read).await.is_some();
+    let until = Instant::now() + GRACE;
+    if !over {
+        bridge.begin_drain();
+        over = read_on(&mut signals, &mut read, until, || bridge.is_idle()).await;
+    }
+    drop(read);
+    let left = until.saturating_duration_since(Instant::now());
+    let left = if over { left } else { Duration::ZERO };
+    let finished = signals.until(Box::pin(bridge.finish(left))).await;
     let ended = tasks.drain(REST).await;
     let clean = finished == Some(true) && ended;
     tracing::info!(clean, "ended");
