@@ -186,15 +186,14 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
         let response = match this.inner.as_pin_mut() {
-            Some(inner) => match ready!(inner.poll(cx))? {
-                response => {
-                    // Said by whoever has read it, and knows its id.
-                    if let Some(no_room) = response.extensions().get::<NoRoom>() {
-                        count(*no_room);
-                    }
-                    response
+            Some(inner) => {
+                let response = ready!(inner.poll(cx))?;
+                // Said by whoever has read it, and knows its id.
+                if let Some(no_room) = response.extensions().get::<NoRoom>() {
+                    count(*no_room);
                 }
-            },
+                response
+            }
             None => refuse(*this.no_room),
         };
         let mut permit = this.permit.take();

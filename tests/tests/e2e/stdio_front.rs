@@ -232,19 +232,7 @@ async fn r42_after_a_signal_calls_finish_and_new_ones_are_told_why_they_do_not_b
     told_to_end(&bridge(&served.url)).await;
 }
 
-async fn told_to_end(command: &[String]) {
-    let mut launched = Launched::start(command);
-    launched.initialize().await;
-    let list = launched.ask("tools/list", json!({})).await;
-    assert!(list["result"]["tools"].is_array(), "{list}");
-    // It is asked, and answers once new calls have been refused.
-    let arguments = json!({ "message": "who?" });
-    let params = json!({ "name": "web_test_elicitation", "arguments": arguments });
-    let call = json!({ "jsonrpc": "2.0", "id": "asked", "method": "tools/call", "params": params });
-    launched.send(call).await;
-    let question = launched.read().await;
-    assert_eq!(question["method"], "elicitation/create", "{question}");
-    signal(launched.child.id().unwrap(), "TERM").await;
+async fn begins_nothing(launched: &mut Launched) {
     // The signal may take a moment to arrive.
     let refusal = loop {
         let answer = launched.ask("prompts/list", json!({})).await;
@@ -260,6 +248,22 @@ async fn told_to_end(command: &[String]) {
     assert_eq!(refusal["error"]["message"], "Waypost is shutting down");
     let pong = launched.ask("ping", json!({})).await;
     assert!(pong["result"].is_object(), "{pong}");
+}
+
+async fn told_to_end(command: &[String]) {
+    let mut launched = Launched::start(command);
+    launched.initialize().await;
+    let list = launched.ask("tools/list", json!({})).await;
+    assert!(list["result"]["tools"].is_array(), "{list}");
+    // It is asked, and answers once new calls have been refused.
+    let arguments = json!({ "message": "who?" });
+    let params = json!({ "name": "web_test_elicitation", "arguments": arguments });
+    let call = json!({ "jsonrpc": "2.0", "id": "asked", "method": "tools/call", "params": params });
+    launched.send(call).await;
+    let question = launched.read().await;
+    assert_eq!(question["method"], "elicitation/create", "{question}");
+    signal(launched.child.id().unwrap(), "TERM").await;
+    begins_nothing(&mut launched).await;
     let said = json!({ "action": "accept", "content": { "username": "a", "email": "b" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": said });
     launched.send(answer).await;

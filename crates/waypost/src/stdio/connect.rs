@@ -84,21 +84,27 @@ async fn until_over(uri: Uri, headers: HeaderMap) -> Result<(), Fatal> {
         })?,
     }
     let bridge = Bridge::new(&daemon, stdout());
+    let finished = Box::pin(carry(bridge, &mut signals)).await;
+    let ended = tasks.drain(REST).await;
+    let clean = finished == Some(true) && ended;
+    tracing::info!(clean, "ended");
+    Ok(())
+}
+
+/// Carries until the host closes its end, or a signal, and lets what is open finish. Whether it did;
+/// `None` when a further signal ended the wait.
+async fn carry(bridge: Bridge, signals: &mut Signals) -> Option<bool> {
     let mut read = Box::pin(bridge.read(stdin()));
     let mut over = signals.until(&mut read).await.is_some();
     let until = Instant::now() + GRACE;
     if !over {
         bridge.begin_drain();
-        over = read_on(&mut signals, &mut read, until, || bridge.is_idle()).await;
+        over = read_on(signals, &mut read, until, || bridge.is_idle()).await;
     }
     drop(read);
     let left = until.saturating_duration_since(Instant::now());
     let left = if over { left } else { Duration::ZERO };
-    let finished = signals.until(Box::pin(bridge.finish(left))).await;
-    let ended = tasks.drain(REST).await;
-    let clean = finished == Some(true) && ended;
-    tracing::info!(clean, "ended");
-    Ok(())
+    signals.until(Box::pin(bridge.finish(left))).await
 }
 
 fn sender(uri: &Uri) -> Result<Sender, Fatal> {

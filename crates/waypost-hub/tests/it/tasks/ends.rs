@@ -55,6 +55,18 @@ async fn a_failed_task_is_its_error() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn codes_of_a_hop_are_the_tools_own_in_a_task() {
+    for code in [-32020, -32022] {
+        let inner = json!({ "code": code, "message": "boom" });
+        let end = ends(got("failed", json!({ "error": inner })));
+        let error = error(end.await.unwrap());
+        // Who writes for sessions takes what was said.
+        assert_eq!((error.code(), error.said()), (code, Some(code)));
+        assert_eq!(super::kit::value(error.raw()), inner);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_task_is_a_tool_result_that_says_so() {
     let end = ends(got(
         "cancelled",
