@@ -56,6 +56,7 @@ pub(crate) async fn answer(
         headers,
         comeback: Comeback::Answers,
         carrier: Carrier::default(),
+        patient: false,
     };
     let mut response = match Events::of(parts.calls.clone(), call).await {
         Err(error) => whole(&id, &Err(error), finish),

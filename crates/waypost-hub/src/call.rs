@@ -301,6 +301,10 @@ pub struct Call {
     pub comeback: Comeback,
     /// Where it went, for whoever needs to know; clones share it.
     pub carrier: Carrier,
+    /// Of one that listens: whoever waits wants the servers' own answers, however late they are
+    /// within the time for a call, and the first that refuses or fails in place of the
+    /// acknowledgement.
+    pub patient: bool,
 }
 
 impl Call {
@@ -318,6 +322,7 @@ impl Call {
             headers: CallHeaders::default(),
             comeback: Comeback::Answers,
             carrier: Carrier::default(),
+            patient: false,
         }
     }
 }

@@ -20,6 +20,38 @@ pub fn took_ms(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e6).round() / 1e3
 }
 
+/// A server refused a subscription that its listeners were told would be kept.
+#[derive(Debug)]
+pub struct SubscriptionRefused<'a> {
+    /// The upstream's name.
+    pub upstream: &'a str,
+    /// Of the resource, as the server names it.
+    pub uri: &'a str,
+    /// The code of the server's error, where it gave one.
+    pub code: Option<i64>,
+}
+
+impl SubscriptionRefused<'_> {
+    /// Writes the log line and the metric of this event; nothing else does.
+    pub fn emit(&self) {
+        let Self {
+            upstream,
+            uri,
+            code,
+        } = self;
+        tracing::warn!(
+            upstream,
+            uri,
+            code,
+            "the server refused a subscription that was waited for; its changes are not told"
+        );
+        metrics::counter!(
+            "waypost_upstream_refused_subscriptions_total", "upstream" => (*upstream).to_owned()
+        )
+        .increment(1);
+    }
+}
+
 /// A call left the gateway for an upstream and came back, or did not.
 #[derive(Debug)]
 pub struct CallFinished<'a> {

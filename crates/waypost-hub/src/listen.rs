@@ -7,7 +7,7 @@ mod source;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
@@ -26,15 +26,17 @@ use crate::hub::{Change, Hub};
 use crate::own;
 use crate::reply::{End, Event, EventStream, Reply};
 use crate::status::State;
+use crate::subscription::Why;
 use filter::Filter;
-use source::Source;
+use source::{Group, Source};
 
 /// How long the acknowledgement waits for the upstreams' own subscriptions: it must not promise
 /// what is not heard of yet, and a client waits for it.
 const LIVE_WITHIN: Duration = Duration::from_millis(500);
 
-/// How long an upstream may take to acknowledge the resources and tasks that are asked for. Those
-/// of one that takes longer are not promised.
+/// How long the acknowledgement waits for the upstreams' answers about the resources and tasks
+/// that are asked for. It says what will be told of (specification: subscriptions,
+/// acknowledgment): resources of one that takes longer are subscribed to behind it.
 const OPEN_WITHIN: Duration = Duration::from_secs(3);
 
 /// Opens the stream: the acknowledgement, notifications, and at shutdown a graceful end.
@@ -43,24 +45,34 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         Ok(filter) => filter,
         Err(refusal) => return Ok(Reply::error(refusal)),
     };
-    let permit = hub.listeners.permit().ok_or_else(|| {
-        CallError::new(ErrorKind::Throttled, Origin::Gateway)
-            .detail("too many listeners: hint: the operator can raise `limits.listeners`")
-            .retryable()
-    })?;
+    // One that waits counts as the request that it is for, and is over soon.
+    let permit = if call.patient {
+        None
+    } else {
+        let permit = hub.listeners.permit().ok_or_else(|| {
+            CallError::new(ErrorKind::Throttled, Origin::Gateway)
+                .detail("too many listeners: hint: the operator can raise `limits.listeners`")
+                .retryable()
+        })?;
+        Some(permit)
+    };
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
     let changes = hub.changes();
-    let until = Instant::now() + LIVE_WITHIN;
-    hub.wait_until(until, || all_followed(&hub, &call.view))
-        .await;
+    if !call.patient {
+        let until = Instant::now() + LIVE_WITHIN;
+        hub.wait_until(until, || all_followed(&hub, &call.view))
+            .await;
+    }
     if filter.names_resources() {
         hub.first_look(&call.view).await;
     }
     hub.await_tasks(&call, filter.tasks(), OPEN_WITHIN).await;
     let groups = filter.by_upstream(&hub, &call);
-    let until = Instant::now() + OPEN_WITHIN;
-    let opened = groups.into_iter().map(|group| Source::open(group, until));
-    let sources: Vec<Source> = join_all(opened).await.into_iter().flatten().collect();
+    let sources = match sources(groups, call.patient).await {
+        Ok(sources) => sources,
+        Err(Why::Refused(error)) => return Ok(Reply::error(error)),
+        Err(Why::Failed(error)) => return Err(error),
+    };
 
     let stamp = Stamp {
         id: call.id.raw().clone(),
@@ -84,6 +96,15 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     Ok(Reply::Stream(Box::pin(
         opening.chain(stamped.take_until(stop)).chain(end),
     )))
+}
+
+async fn sources(groups: Vec<Group>, patient: bool) -> Result<Vec<Source>, Why> {
+    if patient {
+        return try_join_all(groups.into_iter().map(Source::open_patiently)).await;
+    }
+    let until = Instant::now() + OPEN_WITHIN;
+    let opened = groups.into_iter().map(|group| Source::open(group, until));
+    Ok(join_all(opened).await.into_iter().flatten().collect())
 }
 
 /// Whether every upstream that works and announces changes is being listened to.

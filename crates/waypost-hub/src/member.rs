@@ -144,6 +144,13 @@ impl Member {
         learned.is_some_and(|learned| learned.facts.announces_list(capability))
     }
 
+    /// Whether the server says that it tells of changes of single resources.
+    pub(crate) fn subscribes(&self) -> bool {
+        let learned = self.learned.load();
+        let learned = learned.as_ref();
+        learned.is_some_and(|learned| learned.facts.subscribes())
+    }
+
     /// Whether changes of its lists are heard of.
     pub fn is_followed(&self) -> bool {
         self.followed.load(Ordering::Relaxed)

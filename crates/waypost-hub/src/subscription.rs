@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::time::{Instant, sleep_until, timeout};
 use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -43,6 +44,16 @@ pub(crate) struct Subscription {
     call: Call,
     state: State,
     backoff: Backoff,
+    /// Why it was lost last, where that is known.
+    why: Option<Why>,
+}
+
+/// Why a subscription did not open.
+#[derive(Debug)]
+pub(crate) enum Why {
+    /// The server's own answer.
+    Refused(ErrorObject),
+    Failed(CallError),
 }
 
 enum State {
@@ -57,8 +68,8 @@ enum State {
 
 enum Opened {
     Live(EventStream, Object),
-    Failed,
-    Never,
+    Failed(Option<Why>),
+    Never(ErrorObject),
 }
 
 impl Subscription {
@@ -69,7 +80,13 @@ impl Subscription {
             call,
             state: State::Closed(Instant::now()),
             backoff: Backoff::new(AGAIN_FIRST, AGAIN_MOST),
+            why: None,
         }
+    }
+
+    /// Why it did not open, once [`Said::Lost`] has said that it did not.
+    pub(crate) fn why(&mut self) -> Option<Why> {
+        self.why.take()
     }
 
     /// What is asked for when it has to be opened again.
@@ -93,8 +110,14 @@ impl Subscription {
                         self.state = State::Open(events, Instant::now());
                         return Said::Live(acknowledged);
                     }
-                    Opened::Failed => return self.again(),
-                    Opened::Never => return self.never(),
+                    Opened::Failed(why) => {
+                        self.why = why;
+                        return self.again();
+                    }
+                    Opened::Never(error) => {
+                        self.why = Some(Why::Refused(error));
+                        return self.never();
+                    }
                 },
                 State::Open(events, _) => match events.next().await {
                     Some(Ok(Event::Notification(notification))) => {
@@ -124,11 +147,20 @@ impl Subscription {
 }
 
 async fn open(member: Arc<Member>, call: Call) -> Opened {
-    let opened = timeout(OPEN_WITHIN, acknowledged(&member, call)).await;
-    let late = |_| Err(CallError::upstream(Kind::Timeout, &member.name));
+    let within = if call.patient {
+        member.timeout(None)
+    } else {
+        OPEN_WITHIN
+    };
+    let opened = timeout(within, acknowledged(&member, call)).await;
+    let late = |_| {
+        let seconds = within.as_secs_f64();
+        let detail = format!("no answer within {seconds:.1} s; what still comes of it is undone");
+        Err(CallError::upstream(Kind::Timeout, &member.name).detail(detail))
+    };
     opened.unwrap_or_else(late).unwrap_or_else(|error| {
         tracing::debug!(upstream = &*member.name, %error, "cannot subscribe");
-        Opened::Failed
+        Opened::Failed(Some(Why::Failed(error)))
     })
 }
 
@@ -141,8 +173,13 @@ async fn acknowledged(member: &Member, call: Call) -> Result<Opened, CallError> 
             }
             // Nothing may come before it; whoever subscribes asks for how things are then.
             Event::Notification(_) => {}
-            Event::End(end) if is_unknown(&end) => return Ok(Opened::Never),
-            Event::End(_) => return Ok(Opened::Failed),
+            Event::End(End::Error(error)) if error.code() == code::METHOD_NOT_FOUND => {
+                return Ok(Opened::Never(error));
+            }
+            Event::End(End::Error(error)) => {
+                return Ok(Opened::Failed(Some(Why::Refused(error))));
+            }
+            Event::End(_) => return Ok(Opened::Failed(None)),
         }
     }
     Err(CallError::no_end_of(&member.name))

@@ -43,6 +43,15 @@ impl Facts {
             .and_then(|c| c.get("listChanged").and_then(Raw::as_bool))
             .unwrap_or_default()
     }
+
+    /// Whether the server says that it tells of changes of single resources.
+    pub fn subscribes(&self) -> bool {
+        let resources = self.capabilities.get("resources");
+        let resources = resources.and_then(|raw| raw.as_object().ok());
+        resources
+            .and_then(|r| r.get("subscribe").and_then(Raw::as_bool))
+            .unwrap_or_default()
+    }
 }
 
 /// Something that can answer a [`Call`]: one MCP server, however it is reached.

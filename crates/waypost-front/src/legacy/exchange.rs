@@ -125,7 +125,7 @@ pub(crate) fn internal() -> CallError {
 
 /// What a call gets whose session went before its answer, where there is still a way for it: on
 /// a pipe a client may begin anew.
-fn left() -> CallError {
+pub(crate) fn left() -> CallError {
     let error = CallError::new(Kind::Unavailable, Origin::Gateway);
     error.detail("the session of this call is over; the call may have run")
 }

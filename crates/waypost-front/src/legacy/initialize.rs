@@ -126,6 +126,7 @@ async fn discover(calls: &Calls, asker: &Asker, ticket: &Ticket) -> Result<Objec
         headers: CallHeaders::default(),
         comeback: Comeback::Answers,
         carrier: Carrier::default(),
+        patient: false,
     };
     let end = match Events::of(calls.clone(), call).await {
         Ok(events) => events.into_end().await,

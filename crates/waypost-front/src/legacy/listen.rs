@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use waypost_hub::backoff::Backoff;
 use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
 use waypost_hub::error::{CallError, Kind, Origin};
-use waypost_hub::reply::Event;
+use waypost_hub::reply::{End, Event};
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
@@ -83,10 +83,11 @@ async fn listen(calls: &Calls, session: &Arc<Session>) {
     }
 }
 
-/// `resources/subscribe`.
+/// `resources/subscribe`, answered as the server that has the resource answers it.
 ///
 /// # Errors
-/// No upstream has the resource, or none that has it tells of changes.
+/// The server's own; that no upstream has the resource, or none that has it tells of changes; or
+/// why there is no answer.
 pub(crate) async fn subscribe(
     sessions: &Sessions,
     calls: &Calls,
@@ -95,44 +96,137 @@ pub(crate) async fn subscribe(
 ) -> Result<Object, ErrorObject> {
     let known = session.resources();
     let is_new = !known.iter().any(|known| known == uri);
-    if is_new && known.len() >= MOST_RESOURCES {
+    let full = || {
         let text = format!("more than {MOST_RESOURCES} resources in one session");
-        return Err(ErrorObject::new(code::INVALID_PARAMS, &text));
+        Err(ErrorObject::new(code::INVALID_PARAMS, &text))
+    };
+    if is_new && known.len() >= MOST_RESOURCES {
+        return full();
     }
+    let asked = ask(calls, session, uri).await;
+    let Ok(asked) = asked else {
+        let untold = asked.map_or_else(|untold| untold, |_| Untold::Nobody);
+        // One that was told of until now is again, once that works.
+        if !is_new && !matches!(untold, Untold::Failed(_)) {
+            session.wish(|resources| resources.retain(|known| known != uri));
+        }
+        return Err(untold.into_error(uri));
+    };
+    let mut is_full = false;
     let count = session.wish(|resources| {
         if !resources.iter().any(|known| known == uri) {
-            resources.push(uri.to_owned());
+            is_full = resources.len() >= MOST_RESOURCES;
+            if !is_full {
+                resources.push(uri.to_owned());
+            }
         }
     });
+    if is_full {
+        return full();
+    }
     let mut heard = session.heard.subscribe();
     start(sessions, calls, session);
-    let acknowledged = heard.wait_for(|heard| heard.count >= count);
-    let (acknowledged, failed) = match tokio::time::timeout(OPEN_WITHIN, acknowledged).await {
-        Ok(Ok(heard)) => {
-            let told = heard.resources.iter().any(|known| known == uri);
-            (told, heard.failed.clone())
-        }
-        Ok(Err(_)) | Err(_) => (false, Some(Arc::new(late()))),
+    let taken_up = heard.wait_for(|heard| heard.count >= count);
+    let untold = match tokio::time::timeout(OPEN_WITHIN, taken_up).await {
+        Ok(Ok(heard)) => match &heard.failed {
+            Some(error) => Some(rescue::call_error(error).1),
+            None if heard.resources.iter().any(|known| known == uri) => None,
+            None => Some(Untold::Nobody.into_error(uri)),
+        },
+        Ok(Err(_)) | Err(_) => Some(rescue::call_error(&late()).1),
     };
-    if acknowledged {
-        sessions.save(session).await;
-        return Ok(Object::new());
+    if let Some(error) = untold {
+        if is_new {
+            session.wish(|resources| resources.retain(|known| known != uri));
+        }
+        return Err(error);
     }
-    // One that was told of until now is again, once that works.
-    if is_new || failed.is_none() {
-        session.wish(|resources| resources.retain(|known| known != uri));
+    // What came before the session's own stream had it is here alone.
+    drain(session, asked);
+    sessions.save(session).await;
+    Ok(Object::new())
+}
+
+/// Why changes of a resource will not be told.
+enum Untold {
+    /// No upstream has the resource, or none that has it tells of changes.
+    Nobody,
+    /// The server's own answer.
+    Refused(ErrorObject),
+    Failed(CallError),
+}
+
+impl Untold {
+    fn into_error(self, uri: &str) -> ErrorObject {
+        match self {
+            Self::Refused(error) => translate::error(method::RESOURCES_READ, error),
+            Self::Failed(error) => rescue::call_error(&error).1,
+            Self::Nobody => {
+                let text = "no upstream tells of changes of this resource";
+                let data = Object::from_iter([("uri", Raw::string(uri))]);
+                let data = Raw::from(data).decode::<serde_json::Value>();
+                ErrorObject::with_data(code::FORMER_RESOURCE_NOT_FOUND, text, &data)
+            }
+        }
     }
-    if let Some(error) = failed {
-        return Err(rescue::call_error(&error).1);
+}
+
+/// Asks the server that has this resource to tell of it, which it does for as long as the result
+/// is held at least. Waits for the answer as for that of any call.
+async fn ask(calls: &Calls, session: &Session, uri: &str) -> Result<Events, Untold> {
+    let uris = Raw::from_serialize(&[uri]);
+    let mut call = listening(
+        session,
+        Object::from_iter([("resourceSubscriptions", uris)]),
+    );
+    call.patient = true;
+    let events = Events::of(calls.clone(), call).await;
+    let mut events = events.map_err(Untold::Failed)?;
+    match events.next().await {
+        Some(Ok(Event::Notification(first))) if first.method == method::ACKNOWLEDGED => {
+            let is_told = acknowledged(&first).iter().any(|told| told == uri);
+            is_told.then_some(events).ok_or(Untold::Nobody)
+        }
+        Some(Ok(Event::End(End::Error(error)))) => Err(Untold::Refused(error)),
+        Some(Err(error)) => Err(Untold::Failed(error)),
+        Some(Ok(_)) | None => Err(Untold::Failed(CallError::no_end())),
     }
-    let text = "no upstream tells of changes of this resource";
-    let data = Object::from_iter([("uri", Raw::string(uri))]);
-    let data = Raw::from(data).decode::<serde_json::Value>();
-    Err(ErrorObject::with_data(
-        code::FORMER_RESOURCE_NOT_FOUND,
-        text,
-        &data,
-    ))
+}
+
+/// What the session wants to hear, as the call that asks for it.
+fn listening(session: &Session, wanted: Object) -> Call {
+    Call {
+        request_id: format!("session-{:08x}", session.mark).into(),
+        id: Id::number(0),
+        method: method::LISTEN.to_owned(),
+        params: Object::from_iter([("notifications", Raw::from(wanted))]),
+        meta: translate::request_meta(
+            Object::new(),
+            session.ticket.capabilities.clone(),
+            session.ticket.client_info.clone(),
+            None,
+        ),
+        principal: session.principal.clone(),
+        view: session.view.clone(),
+        session: Some(session.for_call()),
+        headers: CallHeaders::default(),
+        comeback: Comeback::Answers,
+        carrier: Carrier::default(),
+        patient: false,
+    }
+}
+
+/// Tells what came to a stream that only updates come to.
+fn drain(session: &Session, mut events: Events) {
+    while let Some(Some(Ok(Event::Notification(mut one)))) = events.next().now_or_never() {
+        translate::notification(&mut one);
+        write(session, &one.method, &one.params);
+    }
+}
+
+fn write(session: &Session, method: &str, params: &Object) {
+    let message = message::encode_notification(method, params);
+    session.standing.coalesce([message].into());
 }
 
 /// `resources/unsubscribe`; what was never subscribed to is no error.
@@ -209,24 +303,7 @@ impl Listener {
         if !resources.is_empty() {
             wanted.set("resourceSubscriptions", Raw::from_serialize(&resources));
         }
-        let call = Call {
-            request_id: format!("session-{:08x}", session.mark).into(),
-            id: Id::number(0),
-            method: method::LISTEN.to_owned(),
-            params: Object::from_iter([("notifications", Raw::from(wanted))]),
-            meta: translate::request_meta(
-                Object::new(),
-                session.ticket.capabilities.clone(),
-                session.ticket.client_info.clone(),
-                None,
-            ),
-            principal: session.principal.clone(),
-            view: session.view.clone(),
-            session: Some(session.for_call()),
-            headers: CallHeaders::default(),
-            comeback: Comeback::Answers,
-            carrier: Carrier::default(),
-        };
+        let call = listening(session, wanted);
         let mut events = Events::of(self.calls.clone(), call).await?;
         match events.next().await {
             Some(Ok(Event::Notification(first))) if first.method == method::ACKNOWLEDGED => {
@@ -287,19 +364,14 @@ impl Listener {
         let now = notification.method == method::RESOURCE_UPDATED
             || self.pace.may_go(&notification.method);
         if now {
-            self.write(&notification.method, &notification.params);
+            write(&self.session, &notification.method, &notification.params);
         }
     }
 
     fn catch_up(&mut self) {
         for method in self.pace.late() {
-            self.write(&method, &Object::new());
+            write(&self.session, &method, &Object::new());
         }
-    }
-
-    fn write(&self, method: &str, params: &Object) {
-        let message = message::encode_notification(method, params);
-        self.session.standing.coalesce([message].into());
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
+use waypost_hub::error::CallError;
 use waypost_hub::limit::Permit;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
@@ -22,7 +23,7 @@ use waypost_wire::result::{INPUT_RESPONSES, REQUEST_STATE};
 
 use crate::Calls;
 use crate::event::Finish;
-use crate::legacy::exchange::{Exchange, answer_now, internal, text};
+use crate::legacy::exchange::{Exchange, answer_now, internal, left, text};
 use crate::legacy::listen;
 use crate::legacy::session::{Hold, Session, Slot};
 use crate::legacy::sessions::Sessions;
@@ -130,8 +131,9 @@ fn level(request: &Request) -> Result<String, ErrorObject> {
 fn set(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Slot) {
     let (sessions, calls) = (sessions.clone(), calls.clone());
     let tasks = sessions.parts().tasks.clone();
+    let given_up = sessions.given_up().clone();
     let span = span(&incoming.asker.request_id);
-    let work = async move {
+    let work = async move |stop: CancellationToken| {
         let _closing = Closing(Arc::clone(&incoming.outlet));
         let session = slot.hold.session();
         let answer = async {
@@ -149,12 +151,26 @@ fn set(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Slot) {
             }
         };
         // One bad request is not an outage.
-        let answer = AssertUnwindSafe(answer).catch_unwind().await;
-        let answer = answer.unwrap_or_else(|_| Err(rescue::call_error(&internal()).1));
+        let answer = AssertUnwindSafe(answer).catch_unwind();
+        let answer = tokio::select! {
+            biased;
+            // Who cancels and gets the answer all the same was told to ignore it.
+            () = slot.cancelled().cancelled() => {
+                session.released().is_cancelled().then(|| Err(left()))
+            }
+            () = stop.cancelled() => None,
+            () = given_up.cancelled() => Some(Err(CallError::stopped())),
+            answer = answer => Some(answer.map_err(|_| internal())),
+        };
+        let answer =
+            answer.map(|answer| answer.unwrap_or_else(|error| Err(rescue::call_error(&error).1)));
         drop(slot);
-        incoming.answer(answer);
+        match answer {
+            Some(answer) => incoming.answer(answer),
+            None => incoming.outlet.close(),
+        }
     };
-    tasks.spawn_here(|_| work.instrument(span));
+    tasks.spawn_here(|stop| work(stop).instrument(span));
 }
 
 /// Under which the log has what a request does: a task does not inherit it.
@@ -198,6 +214,7 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
         },
         comeback: Comeback::Answers,
         carrier: Carrier::default(),
+        patient: false,
     };
     let parts = sessions.parts();
     let exchange = Exchange {

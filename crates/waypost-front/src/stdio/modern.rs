@@ -53,6 +53,7 @@ pub(super) fn answer(
         },
         comeback: Comeback::Answers,
         carrier: Carrier::default(),
+        patient: false,
     };
     let calls = host.parts.calls.clone();
     host.tasks.spawn_here(|stop| {

@@ -16,7 +16,7 @@ use waypost_hub::reply::{Event, Reply};
 use waypost_wire::message::Notification;
 
 use crate::fake::{Front, object};
-use crate::peer::{LATEST, LONG, Memory, Peer, front_with, session_parts, text};
+use crate::peer::{LATEST, LONG, Memory, Peer, front_with, request, session_parts, text};
 
 /// Something that can be listened to.
 struct Source {
@@ -78,7 +78,15 @@ impl Source {
             let later = futures_util::stream::unfold(says.subscribe(), |mut says| async {
                 Some((says.recv().await.ok()?, says))
             });
-            let events = futures_util::stream::iter([first]).chain(later);
+            // The hub acknowledges what is late for all but those who wait for it.
+            let late = call.patient && wanted_of(&call).iter().any(|uri| uri.ends_with("late"));
+            let first = futures_util::stream::once(async move {
+                if late {
+                    sleep(LATE).await;
+                }
+                first
+            });
+            let events = Box::pin(first).chain(later);
             let events = events.map(move |message| {
                 let _guard = &guard;
                 let mut params = message["params"].clone();
@@ -102,6 +110,16 @@ impl Source {
         let waited = tokio::time::timeout(LONG, there).await;
         assert!(waited.is_ok(), "{:?}", self.open.lock().unwrap());
     }
+}
+
+/// How late a server answers about a resource that is called so.
+const LATE: Duration = Duration::from_secs(40);
+
+fn wanted_of(call: &Call) -> Vec<String> {
+    let wanted = call.params.get("notifications").unwrap().as_object();
+    let wanted = wanted.unwrap();
+    let uris = wanted.get("resourceSubscriptions");
+    uris.and_then(|uris| uris.decode()).unwrap_or_default()
 }
 
 fn wanted(resources: &[&str]) -> Value {
@@ -222,6 +240,40 @@ async fn a_resource_that_nobody_tells_of_cannot_be_subscribed_to() {
     // Nobody wants to hear anything any more.
     sleep(Duration::from_secs(120)).await;
     source.wait(&[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_waits_for_the_server_s_own_answer_and_holds_up_no_other() {
+    let source = Source::new();
+    let front = source.front(&Arc::default());
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let started = tokio::time::Instant::now();
+    let subscribe = async |uri: &str| {
+        let message = request(uri, "resources/subscribe", &json!({ "uri": uri }));
+        let answer = peer.post(&message).await.text;
+        // One that waits comes on a stream.
+        let mut data = answer
+            .lines()
+            .map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let answer = data.find(|data| data.starts_with('{')).unwrap();
+        let answer: Value = serde_json::from_str(answer).unwrap();
+        (answer, started.elapsed())
+    };
+    let (late, refused, soon) = tokio::join!(
+        subscribe("known:late"),
+        subscribe("odd:late"),
+        subscribe("known:a")
+    );
+    assert_eq!(late.0["result"], json!({}), "{}", late.0);
+    assert!(late.1 >= LATE && late.1 < LATE * 2, "{:?}", late.1);
+    assert_eq!(refused.0["error"]["code"], -32002);
+    assert!(refused.1 >= LATE, "{:?}", refused.1);
+    assert_eq!(soon.0["result"], json!({}), "{}", soon.0);
+    assert!(soon.1 < LATE / 10, "{:?}", soon.1);
+    source.wait(&[wanted(&["known:a", "known:late"])]).await;
+    source.say(UPDATED, &json!({ "uri": "known:late" }));
+    let mut stream = peer.get(None).await;
+    assert_eq!(stream.message().await["params"]["uri"], "known:late");
 }
 
 #[tokio::test(start_paused = true)]

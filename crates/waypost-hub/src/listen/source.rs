@@ -17,10 +17,12 @@ use waypost_wire::uri;
 use crate::asks;
 use crate::call::{Call, Carrier};
 use crate::catalog::rules::Rules;
+use crate::error::CallError;
+use crate::event::SubscriptionRefused;
 use crate::forward::usable;
 use crate::member::Member;
 use crate::reply::{End, Event, EventStream};
-use crate::subscription::{Said, Subscription};
+use crate::subscription::{Said, Subscription, Why};
 use crate::tasks::passthrough::ensure_complete_inside;
 
 /// Questions about tasks that are asked at once after a subscription was lost, and how long one
@@ -46,6 +48,8 @@ pub(super) struct Group {
 pub(super) struct Source {
     group: Group,
     subscription: Subscription,
+    /// The client was told that this will be heard, and the server has not said so yet.
+    is_promised: bool,
     /// What was made when a subscription was opened anew and is still to be told.
     pending: Vec<Notification>,
 }
@@ -59,6 +63,7 @@ impl Group {
         frame.meta.log_level = None;
         frame.principal = listener.principal.clone();
         frame.session = listener.session.clone();
+        frame.patient = listener.patient;
         Self {
             member: Arc::clone(member),
             uris: Vec::new(),
@@ -130,6 +135,15 @@ impl Group {
         let (frame, upstream) = (&self.frame, &self.member.upstream);
         let now = || upstream.instance(&frame.principal, frame.session.as_ref());
         !self.tasks.is_empty() && self.instance != now()
+    }
+
+    /// Keeps what can be promised before the server has said anything: resources, where it says
+    /// that it tells of them. How a task is can be asked.
+    fn keep_promised(&mut self) {
+        self.tasks.clear();
+        if !self.member.subscribes() {
+            self.uris.clear();
+        }
     }
 
     /// Keeps the names that the server acknowledged.
@@ -214,19 +228,47 @@ impl Group {
 }
 
 impl Source {
-    /// Opens the subscription. `None` for a server that cannot be called now or has not
-    /// acknowledged anything by then: what is not heard must not be promised.
-    pub(super) async fn open(mut group: Group, until: Instant) -> Option<Self> {
+    /// Opens the subscription. Where the server has not answered by then, or cannot be reached
+    /// now, it goes on being asked, and what it says that it can tell of is promised. `None` for
+    /// a server that cannot be called or has refused.
+    pub(super) async fn open(group: Group, until: Instant) -> Option<Self> {
         usable(&group.member).ok()?;
         let mut subscription = Subscription::new(&group.member, group.call());
-        let Ok(Said::Live(acknowledged)) = timeout_at(until, subscription.next()).await else {
-            return None;
-        };
-        group.keep_acknowledged(&acknowledged);
-        subscription.ask_next_time(group.call());
-        (!group.is_empty()).then_some(Self {
+        let said = timeout_at(until, subscription.next()).await;
+        let mut source = Self {
             group,
             subscription,
+            is_promised: false,
+            pending: Vec::new(),
+        };
+        match said {
+            Ok(Said::Live(acknowledged)) => source.group.keep_acknowledged(&acknowledged),
+            Ok(_) if matches!(source.subscription.why(), Some(Why::Refused(_))) => return None,
+            Ok(_) | Err(_) => {
+                source.group.keep_promised();
+                source.is_promised = true;
+            }
+        }
+        source.subscription.ask_next_time(source.group.call());
+        (!source.group.is_empty()).then_some(source)
+    }
+
+    /// The same for who waits for the server's own answer, for as long as a call may take.
+    pub(super) async fn open_patiently(mut group: Group) -> Result<Self, Why> {
+        usable(&group.member).map_err(Why::Failed)?;
+        let mut subscription = Subscription::new(&group.member, group.call());
+        let Said::Live(acknowledged) = subscription.next().await else {
+            let missing = || Why::Failed(CallError::no_end_of(&group.member.name));
+            return Err(subscription.why().unwrap_or_else(missing));
+        };
+        group.keep_acknowledged(&acknowledged);
+        // Nobody waits for what is opened again.
+        group.frame.patient = false;
+        subscription.ask_next_time(group.call());
+        Ok(Self {
+            group,
+            subscription,
+            is_promised: false,
             pending: Vec::new(),
         })
     }
@@ -262,7 +304,18 @@ impl Source {
                         return Some(notification);
                     }
                 }
-                Said::Live(_) => self.pending = self.group.missed().await,
+                Said::Live(acknowledged) => {
+                    if std::mem::take(&mut self.is_promised) {
+                        let promised = self.group.uris.clone();
+                        self.group.keep_acknowledged(&acknowledged);
+                        self.broken(&promised, None);
+                        if self.group.is_empty() {
+                            return None;
+                        }
+                        self.subscription.ask_next_time(self.group.call());
+                    }
+                    self.pending = self.group.missed().await;
+                }
                 Said::Lost if self.group.has_lost_tasks() => {
                     self.group.tasks.clear();
                     if self.group.is_empty() {
@@ -270,8 +323,28 @@ impl Source {
                     }
                     self.subscription.ask_next_time(self.group.call());
                 }
+                Said::Lost if self.is_promised => {
+                    if let Some(Why::Refused(error)) = self.subscription.why() {
+                        let promised = std::mem::take(&mut self.group.uris);
+                        self.broken(&promised, Some(error.code()));
+                        return None;
+                    }
+                }
                 Said::Lost => {}
             }
+        }
+    }
+
+    /// Of these resources that were promised, only those that are listened to are told of.
+    fn broken(&self, promised: &[(String, String)], code: Option<i64>) {
+        let refused = promised.iter().filter(|one| !self.group.uris.contains(one));
+        for (uri, _) in refused {
+            SubscriptionRefused {
+                upstream: &self.group.member.name,
+                uri,
+                code,
+            }
+            .emit();
         }
     }
 }
@@ -316,7 +389,7 @@ mod tests {
     use waypost_wire::capability::ClientCapabilities;
 
     use super::*;
-    use crate::error::{CallError, Kind};
+    use crate::error::Kind;
     use crate::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 
     #[derive(Debug)]

@@ -78,6 +78,7 @@ impl Remote {
             headers: CallHeaders::default(),
             comeback: Comeback::Answers,
             carrier: Carrier::default(),
+            patient: false,
         };
         Self {
             member: Arc::clone(member),

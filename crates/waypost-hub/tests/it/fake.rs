@@ -292,6 +292,7 @@ pub(crate) fn call(method: &str, params: &Value) -> Call {
         headers: CallHeaders::default(),
         comeback: Comeback::Answers,
         carrier: Carrier::default(),
+        patient: false,
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::{Call, Principal, Session, View};
 use waypost_hub::catalog::Missing;
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::{End, Event, EventStream, Reply};
+use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 
 use crate::fake::{
@@ -358,33 +359,53 @@ async fn a_task_is_asked_about_after_its_subscription_was_lost() {
     );
 }
 
+fn resource(uri: &str) -> [(&'static str, Value); 2] {
+    let resource = json!({ "uri": uri, "name": "x" });
+    let templates = json!({ "resourceTemplates": [] });
+    [
+        ("resources/list", json!({ "resources": [resource] })),
+        ("resources/templates/list", templates),
+    ]
+}
+
+fn able() -> Value {
+    json!({ "resources": { "subscribe": true } })
+}
+
 #[tokio::test(start_paused = true)]
-async fn what_is_not_heard_is_not_acknowledged() {
-    let lists = |uri: &str| {
-        let resource = json!({ "uri": uri, "name": "x" });
-        let templates = json!({ "resourceTemplates": [] });
-        [
-            ("resources/list", json!({ "resources": [resource] })),
-            ("resources/templates/list", templates),
-        ]
-    };
-    let able = || json!({ "resources": { "subscribe": true } });
-    let (good, voices) = listening("good", able(), &lists("good:///x"));
-    // It never answers, which must not hold up the others for long.
-    let mute = Fake::new("mute", able(), &lists("mute:///x"), |_| {
+async fn what_is_not_agreed_to_is_not_acknowledged_and_what_is_late_is_carried_on() {
+    let (good, voices) = listening("good", able(), &resource("good:///x"));
+    // It is silent at first, which must not hold up the others for long.
+    let late_voices = Voices::default();
+    let asked = AtomicUsize::new(0);
+    let heard = Arc::clone(&late_voices);
+    let mute = Fake::new("mute", able(), &resource("mute:///x"), move |call| {
+        if call.method == "subscriptions/listen" && asked.fetch_add(1, Ordering::SeqCst) > 0 {
+            return Ok(acknowledges(&heard, call));
+        }
         Ok(Reply::Stream(stream::pending().boxed()))
     });
-    let down = Fake::new("down", able(), &lists("down:///x"), |_| unreachable!());
-    let hub = settled(
-        &upstreams(&["good", "mute", "down"]),
-        &[&good, &mute, &down],
-    )
-    .await;
+    let (down, _down_voices) = listening("down", able(), &resource("down:///x"));
+    let refuses = |_: &Call| {
+        let error = ErrorObject::new(-32602, "not that one");
+        Ok(Reply::error(error))
+    };
+    let proud = Fake::new("proud", able(), &resource("proud:///x"), refuses);
+    // It does not say that it tells of single resources.
+    let unable = Fake::new(
+        "unable",
+        json!({ "resources": {} }),
+        &resource("unable:///x"),
+        |_| Ok(Reply::Stream(stream::pending().boxed())),
+    );
+    let names = ["good", "mute", "down", "proud", "unable"];
+    let fakes = [&good, &mute, &down, &proud, &unable];
+    let hub = settled(&upstreams(&names), &fakes).await;
     down.down.store(true, Ordering::SeqCst);
-    let uris = json!({ "resourceSubscriptions": ["good:///x", "mute:///x", "down:///x"] });
-    let mut events = listen(&hub, &uris).await;
+    let uris: Vec<String> = names.iter().map(|name| format!("{name}:///x")).collect();
+    let mut events = listen(&hub, &json!({ "resourceSubscriptions": uris })).await;
     let (_, params) = next(&mut events).await;
-    let heard = json!({ "resourceSubscriptions": ["good:///x"] });
+    let heard = json!({ "resourceSubscriptions": ["good:///x", "mute:///x", "down:///x"] });
     assert_eq!(params["notifications"], heard);
     let updated = json!({ "uri": "good:///x" });
     say(
@@ -392,6 +413,63 @@ async fn what_is_not_heard_is_not_acknowledged() {
         &notification("notifications/resources/updated", &updated),
     );
     assert_eq!(next(&mut events).await.1["uri"], "good:///x");
+    // What may have changed before these could be heard is told.
+    down.down.store(false, Ordering::SeqCst);
+    let mut told = Vec::new();
+    for _ in 0..2 {
+        let event = timeout(Duration::from_secs(60), events.next()).await;
+        let Ok(Some(Ok(Event::Notification(one)))) = event else {
+            panic!("{event:?}")
+        };
+        told.push(one.params.string("uri").unwrap());
+    }
+    told.sort();
+    assert_eq!(told, ["down:///x", "mute:///x"]);
+    let updated = json!({ "uri": "mute:///x" });
+    say(
+        &late_voices,
+        &notification("notifications/resources/updated", &updated),
+    );
+    assert_eq!(next(&mut events).await.1["uri"], "mute:///x");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_patient_gets_the_server_s_answer_or_a_timeout_that_names_it() {
+    let refuses = |_: &Call| Ok(Reply::error(ErrorObject::new(-32602, "not that one")));
+    let proud = Fake::new("proud", able(), &resource("proud:///x"), refuses);
+    let mute = Fake::new("mute", able(), &resource("mute:///x"), |_| {
+        Ok(Reply::Stream(stream::pending().boxed()))
+    });
+    let (good, _voices) = listening("good", able(), &resource("good:///x"));
+    let hub = settled(
+        &upstreams(&["proud", "mute", "good"]),
+        &[&proud, &mute, &good],
+    )
+    .await;
+    let ask = async |uri: &str| {
+        let wanted = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+        let mut call = call("subscriptions/listen", &wanted);
+        call.patient = true;
+        hub.call(call).await
+    };
+    let refused = ask("proud:///x").await.unwrap();
+    let Reply::End(End::Error(error)) = refused else {
+        panic!("{refused:?}")
+    };
+    assert_eq!(error.message(), "not that one");
+    let started = Instant::now();
+    let error = ask("mute:///x").await.unwrap_err();
+    assert_eq!(error.kind, Kind::Timeout);
+    assert!(
+        error
+            .to_string()
+            .contains("upstream `mute`: no answer within 300.0 s"),
+        "{error}"
+    );
+    assert_eq!(started.elapsed(), Duration::from_secs(300));
+    let mut events = ask("good:///x").await.unwrap().into_stream();
+    let heard = json!({ "resourceSubscriptions": ["good:///x"] });
+    assert_eq!(next(&mut events).await.1["notifications"], heard);
 }
 
 #[tokio::test(start_paused = true)]

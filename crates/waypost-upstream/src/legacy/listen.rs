@@ -6,11 +6,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use futures_util::{FutureExt as _, Stream};
-use tokio::time::timeout;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use tokio::time::{Instant, timeout_at};
 use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
+use waypost_hub::event::SubscriptionRefused;
 use waypost_hub::reply::{Event, Reply};
+use waypost_hub::upstream::BoxFuture;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::{META, SUBSCRIPTION_ID};
 use waypost_wire::method;
@@ -19,14 +23,27 @@ use waypost_wire::raw::Raw;
 
 use super::listeners::{Ears, Filter};
 use super::session::Session;
-use super::subscribed::{Subscribed, Subscription};
+use super::subscribed::{Said, Subscribed, Subscription};
+use super::translate;
+use crate::fault::Fault;
 
-/// How long the server may take to agree: what stands then is acknowledged. The hub waits little
+/// How long the acknowledgement waits for the server's answers. What is still open then is
+/// acknowledged too, as what will be told of: the server goes on being asked. The hub waits little
 /// longer.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(2);
 
+/// A resource, and how the server refused to tell of it if it did.
+type Settled = BoxFuture<'static, (String, Option<ErrorObject>)>;
+
 /// Subscribes to what of the wish the server can tell of.
-pub(crate) async fn open(session: Arc<Session>, upstream: &Arc<str>, call: &Call) -> Reply {
+///
+/// # Errors
+/// To a call that waits for the server's own answers: why there is one that it did not give.
+pub(crate) async fn open(
+    session: Arc<Session>,
+    upstream: &Arc<str>,
+    call: &Call,
+) -> Result<Reply, Fault> {
     let wanted = call.params.get("notifications");
     let wanted = wanted
         .and_then(|raw| raw.as_object().ok())
@@ -48,23 +65,37 @@ pub(crate) async fn open(session: Arc<Session>, upstream: &Arc<str>, call: &Call
         ears,
         ahead: None,
         subscriptions: Vec::new(),
+        open: FuturesUnordered::new(),
         over: false,
     };
-    filter.uris.clear();
     if listener.session.subscribes() {
-        let asked = wanted.uris.iter().map(|uri| {
-            let subscription = Subscribed::add(&listener.session, uri);
-            async move {
-                let stands = timeout(SUBSCRIBED_WITHIN, subscription.stands()).await;
-                (uri, stands.unwrap_or_default().then_some(subscription))
+        let add = |uri: &String| Subscribed::add(&listener.session, uri);
+        listener.subscriptions = wanted.uris.iter().map(add).collect();
+        let asked = wanted.uris.iter().zip(&listener.subscriptions);
+        if call.patient {
+            let said = asked.map(|(_, subscription)| subscription.said());
+            for said in join_all(said).await {
+                match said {
+                    Said::Agreed => {}
+                    Said::Refused(error) => {
+                        let error = translate::refusal(method::RESOURCES_READ, &error);
+                        return Ok(Reply::error(error));
+                    }
+                    Said::Failed(fault) => return Err(fault),
+                }
             }
-        });
-        for (uri, subscription) in join_all(asked).await {
-            if let Some(subscription) = subscription {
-                filter.uris.push(uri.clone());
-                listener.subscriptions.push(subscription);
-            }
+        } else {
+            listener.open = asked
+                .map(|(uri, subscription)| {
+                    let (uri, settled) = (uri.clone(), subscription.settled());
+                    async move { (uri, settled.await) }.boxed()
+                })
+                .collect();
+            let refused = listener.wait().await;
+            filter.uris.retain(|uri| !refused.contains(uri));
         }
+    } else {
+        filter.uris.clear();
     }
     let mut params = Object::new();
     params.set("notifications", filter.object().into());
@@ -73,7 +104,7 @@ pub(crate) async fn open(session: Arc<Session>, upstream: &Arc<str>, call: &Call
         params,
     };
     listener.ahead = Some(listener.signed(acknowledged));
-    Reply::Stream(Box::pin(listener))
+    Ok(Reply::Stream(Box::pin(listener)))
 }
 
 struct Listener {
@@ -85,10 +116,32 @@ struct Listener {
     ahead: Option<Notification>,
     /// With their drop the server is told, where nobody else listens.
     subscriptions: Vec<Subscription>,
+    /// Those that the server has not agreed to yet.
+    open: FuturesUnordered<Settled>,
     over: bool,
 }
 
 impl Listener {
+    /// Waits for the server's answers as long as the acknowledgement may; what it refused.
+    async fn wait(&mut self) -> Vec<String> {
+        let until = Instant::now() + SUBSCRIBED_WITHIN;
+        let mut refused = Vec::new();
+        while let Ok(Some((uri, refusal))) = timeout_at(until, self.open.next()).await {
+            if refusal.is_some() {
+                refused.push(uri);
+            }
+        }
+        refused
+    }
+
+    /// The server has agreed later than the client was told: it may have missed a change.
+    fn caught_up(&self, uri: &str) -> Notification {
+        self.signed(Notification {
+            method: method::RESOURCE_UPDATED.to_owned(),
+            params: [("uri", Raw::string(uri))].into_iter().collect(),
+        })
+    }
+
     fn signed(&self, mut notification: Notification) -> Notification {
         let meta = notification
             .params
@@ -115,10 +168,22 @@ impl Stream for Listener {
             let notification = self.signed(notification);
             return Poll::Ready(Some(Ok(Event::Notification(notification))));
         }
+        while let Poll::Ready(Some((uri, refusal))) = self.open.poll_next_unpin(cx) {
+            let Some(error) = refusal else {
+                let notification = self.caught_up(&uri);
+                return Poll::Ready(Some(Ok(Event::Notification(notification))));
+            };
+            SubscriptionRefused {
+                upstream: &self.upstream,
+                uri: &uri,
+                code: Some(error.code()),
+            }
+            .emit();
+        }
         match self.ears.end.poll_unpin(cx) {
             Poll::Ready(fault) => {
                 self.over = true;
-                let fault = fault.unwrap_or(crate::fault::Fault::NoEnd);
+                let fault = fault.unwrap_or(Fault::NoEnd);
                 Poll::Ready(Some(Err(fault.into_call(&self.upstream))))
             }
             Poll::Pending => Poll::Pending,

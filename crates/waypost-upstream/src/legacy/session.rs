@@ -177,11 +177,7 @@ impl Session {
 
     /// Whether the server tells of changes of single resources.
     pub(crate) fn subscribes(&self) -> bool {
-        let resources = self.facts.capabilities.get("resources");
-        let resources = resources.and_then(|raw| raw.as_object().ok());
-        resources
-            .and_then(|r| r.get("subscribe").and_then(Raw::as_bool))
-            .unwrap_or_default()
+        self.facts.subscribes()
     }
 
     /// The server has forgotten it: it goes when its last call is done.

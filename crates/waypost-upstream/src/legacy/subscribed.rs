@@ -4,9 +4,14 @@
 //! other, and whoever asked may leave before the answer.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+use waypost_hub::backoff::Backoff;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Outcome;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -16,6 +21,16 @@ use crate::fault::Fault;
 
 /// Requests that are asked at once.
 const SIDE_BY_SIDE: usize = 16;
+
+/// One that takes longer makes room for another, and its answer is waited for all the same.
+const TURN: Duration = Duration::from_secs(5);
+
+/// A request that is not answered by then is asked again; the server may have lost it.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// What failed is asked again after this, and after twice as long each further time.
+const AGAIN_FIRST: Duration = Duration::from_secs(1);
+const AGAIN_MOST: Duration = Duration::from_secs(60);
 
 /// All of one session.
 #[derive(Debug)]
@@ -28,8 +43,18 @@ pub(crate) struct Subscribed {
 struct Entry {
     /// How many listen.
     wanted: watch::Sender<usize>,
-    /// Whether the server has agreed, once that is known.
-    agreed: watch::Sender<Option<bool>>,
+    /// What came of the last request, once that is known.
+    said: watch::Sender<Option<Said>>,
+}
+
+/// What came of asking the server.
+#[derive(Clone, Debug)]
+pub(crate) enum Said {
+    Agreed,
+    /// For good: it is not asked again.
+    Refused(ErrorObject),
+    /// It is asked again for as long as anybody listens.
+    Failed(Fault),
 }
 
 /// One listener's part. Dropped, it is one listener less.
@@ -58,7 +83,7 @@ impl Subscribed {
         } else {
             let entry = Arc::new(Entry {
                 wanted: watch::Sender::new(1),
-                agreed: watch::Sender::new(None),
+                said: watch::Sender::new(None),
             });
             all.insert(uri.to_owned(), Arc::clone(&entry));
             let (kept, kept_entry) = (Arc::clone(session), Arc::clone(&entry));
@@ -75,28 +100,51 @@ impl Subscribed {
     }
 
     /// Asks for one resource for as long as anybody listens.
-    async fn keep(&self, session: &Session, entry: &Arc<Entry>, uri: &str) {
+    async fn keep(&self, session: &Session, entry: &Entry, uri: &str) {
+        let mut again = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
         loop {
-            let answer = self.ask(session, "resources/subscribe", uri).await;
-            let agreed = matches!(answer, Ok(Outcome::Result(_)));
-            let refused = matches!(answer, Ok(Outcome::Error(_)));
+            let said = match self.subscribe(session, uri).await {
+                Ok(Outcome::Result(_)) => Said::Agreed,
+                Ok(Outcome::Error(error)) => Said::Refused(error),
+                Err(fault) => Said::Failed(fault),
+            };
+            let refused = matches!(said, Said::Refused(_));
             if refused {
                 // The next who wants it asks anew.
                 self.all().remove(uri);
             }
-            entry.agreed.send_replace(Some(agreed));
+            if matches!(said, Said::Failed(Fault::SessionLost)) {
+                // Whoever listens does so in the next one.
+                session.retire();
+            }
+            let failed = matches!(said, Said::Failed(_));
+            entry.said.send_replace(Some(said));
             if refused {
                 return;
             }
-            self.until_unwanted(entry).await;
+            let wait = async {
+                match failed {
+                    true => sleep(again.failed()).await,
+                    false => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.until_unwanted(entry) => {}
+                () = wait => {
+                    entry.said.send_replace(None);
+                    continue;
+                }
+            }
             // Also where it did not answer: it may have subscribed.
-            drop(self.ask(session, "resources/unsubscribe", uri).await);
+            drop(self.unsubscribe(session, uri).await);
             let mut all = self.all();
             if *entry.wanted.borrow() == 0 {
                 all.remove(uri);
                 return;
             }
             // Somebody came meanwhile.
+            again.reset();
         }
     }
 
@@ -107,16 +155,28 @@ impl Subscribed {
             drop(wanted.wait_for(|count| *count == 0).await);
             let _all = self.all();
             if *entry.wanted.borrow() == 0 {
-                entry.agreed.send_replace(None);
+                entry.said.send_replace(None);
                 return;
             }
         }
     }
 
-    async fn ask(&self, session: &Session, method: &str, uri: &str) -> Result<Outcome, Fault> {
+    async fn subscribe(&self, session: &Session, uri: &str) -> Result<Outcome, Fault> {
+        let turn = self.turns.acquire().await;
+        let params = Object::from_iter([("uri", Raw::string(uri))]);
+        let asked = session.ask_within("resources/subscribe", &params, ANSWERED_WITHIN);
+        let mut asked = pin!(asked);
+        if let Ok(answer) = timeout(TURN, &mut asked).await {
+            return answer;
+        }
+        drop(turn);
+        asked.await
+    }
+
+    async fn unsubscribe(&self, session: &Session, uri: &str) -> Result<Outcome, Fault> {
         let _turn = self.turns.acquire().await;
         let params = Object::from_iter([("uri", Raw::string(uri))]);
-        session.ask(method, &params).await
+        session.ask("resources/unsubscribe", &params).await
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Entry>>> {
@@ -125,13 +185,30 @@ impl Subscribed {
 }
 
 impl Subscription {
-    /// Resolves when the server has said whether it agrees; `false` also when it never will.
-    pub(crate) async fn stands(&self) -> bool {
-        let mut agreed = self.entry.agreed.subscribe();
-        let known = agreed.wait_for(Option::is_some);
+    /// What comes of the request that is open or was the last; [`Fault::Forgotten`] when nothing
+    /// will.
+    pub(crate) async fn said(&self) -> Said {
+        let mut said = self.entry.said.subscribe();
+        let known = said.wait_for(Option::is_some);
+        let gone = Said::Failed(Fault::Forgotten);
         tokio::select! {
-            known = known => known.is_ok_and(|agreed| *agreed == Some(true)),
-            () = self.session.table.went() => false,
+            known = known => known.map_or(None, |known| known.clone()).unwrap_or(gone),
+            () = self.session.table.went() => gone,
+        }
+    }
+
+    /// How the server refuses, or that it agrees, in the end; pending while it cannot be asked.
+    pub(crate) fn settled(&self) -> impl Future<Output = Option<ErrorObject>> + Send + use<> {
+        let mut said = self.entry.said.subscribe();
+        async move {
+            let known = said.wait_for(|said| matches!(said, Some(Said::Agreed | Said::Refused(_))));
+            let known = known.await.map(|known| known.clone());
+            match known {
+                Ok(Some(Said::Refused(error))) => Some(error),
+                Ok(_) => None,
+                // Its session is over, and so is the listener.
+                Err(_) => std::future::pending().await,
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ fn ttl(called: &str) -> Option<u64> {
 
 /// The error under a code that means the same today. It keeps the server's own for clients that
 /// know what that means.
-fn refusal(called: &str, error: &ErrorObject) -> ErrorObject {
+pub(super) fn refusal(called: &str, error: &ErrorObject) -> ErrorObject {
     error.meaning(match error.code() {
         // Of anything but a resource it is a code of the server's own.
         code::FORMER_RESOURCE_NOT_FOUND if called == method::RESOURCES_READ => code::INVALID_PARAMS,

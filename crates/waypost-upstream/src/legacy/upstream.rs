@@ -128,7 +128,7 @@ impl Legacy {
                 if !call.carrier.admits(Some(session.instance())) {
                     return Ok(unknown_task());
                 }
-                return Ok(listen::open(session, &self.upstream, &call).await);
+                return Ok(listen::open(session, &self.upstream, &call).await?);
             }
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
                 return Ok(self.task(&call).await?);

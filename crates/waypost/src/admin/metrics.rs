@@ -120,6 +120,10 @@ const COUNTERS: &[(&str, &str)] = &[
         "Tasks of children cancelled because they were made after their callers had gone.",
     ),
     (
+        "waypost_upstream_refused_subscriptions_total",
+        "Subscriptions to resources that a server refused after listeners had been promised them.",
+    ),
+    (
         "waypost_upstream_stray_lines_total",
         "Lines of children that are no messages.",
     ),

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::join;
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use waypost_config::config::Isolation;
 use waypost_hub::call::Call;
-use waypost_hub::reply::{Event, EventStream};
+use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_wire::raw::Raw;
 
 use super::kit::{Line, Played, object};
@@ -37,6 +37,13 @@ async fn listens(legacy: &Legacy, uris: &[&str]) -> (EventStream, Vec<String>) {
     let honoured = honoured.unwrap();
     let uris = honoured.get("resourceSubscriptions");
     (events, uris.and_then(Raw::decode).unwrap_or_default())
+}
+
+fn patient(uri: &str) -> Call {
+    let wanted = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+    let mut call = Call::own("subscriptions/listen", object(&wanted));
+    call.patient = true;
+    call
 }
 
 async fn agrees(line: &Line, method: &str) -> String {
@@ -70,12 +77,148 @@ async fn one_subscription_that_is_not_answered_holds_up_no_other() {
         (line, other.0)
     };
     let listening = listens(&legacy, &["x:1", "x:2", "x:3"]);
-    let ((_events, honoured), (line, _other)) = Box::pin(join(listening, plays)).await;
-    assert_eq!(honoured, ["x:2", "x:3"]);
+    let ((events, honoured), (line, _other)) = Box::pin(join(listening, plays)).await;
+    // What the server is still asked for will be told of.
+    assert_eq!(honoured, ["x:1", "x:2", "x:3"]);
     assert_eq!(started.elapsed(), Duration::from_secs(2));
-    // It may have subscribed.
-    let taken_back = is_asked(&line, "resources/unsubscribe", 10).await.unwrap();
-    assert_eq!(taken_back["params"]["uri"], "x:1");
+    drop(events);
+    for _ in 0..2 {
+        agrees(&line, "resources/unsubscribe").await;
+    }
+    // It may have subscribed, which is taken back once that is known.
+    let waited = is_asked(&line, "resources/unsubscribe", 60).await;
+    assert_eq!(waited, None);
+}
+
+/// Begins to listen to `x:1` at a server that has not answered when that is acknowledged.
+async fn listens_early(legacy: &Legacy, server: &Played) -> (EventStream, Arc<Line>, Value) {
+    let asked = async {
+        let line = server.first().await;
+        let request = line.request("resources/subscribe").await;
+        (line, request)
+    };
+    let ((events, honoured), (line, request)) = join(listens(legacy, &["x:1"]), asked).await;
+    assert_eq!(honoured, ["x:1"]);
+    (events, line, request)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_agreed_to_late_is_told_as_changed_and_heard_from_then_on() {
+    let (server, legacy) = server();
+    let (mut events, line, request) = listens_early(&legacy, &server).await;
+    sleep(Duration::from_secs(40)).await;
+    line.says(&json!({ "id": request["id"], "result": {} }));
+    let updated = json!({ "method": "notifications/resources/updated",
+        "params": { "uri": "x:1" } });
+    for _ in 0..2 {
+        let told = timeout(Duration::from_secs(1), events.next())
+            .await
+            .unwrap();
+        let Some(Ok(Event::Notification(told))) = told else {
+            panic!("{told:?}")
+        };
+        assert_eq!(told.method, "notifications/resources/updated");
+        assert_eq!(told.params.string("uri").as_deref(), Some("x:1"));
+        line.says(&updated);
+    }
+    assert!(is_asked(&line, "resources/subscribe", 10).await.is_none());
+    drop(events);
+    agrees(&line, "resources/unsubscribe").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_late_is_not_asked_for_again() {
+    let (server, legacy) = server();
+    let (mut events, line, request) = listens_early(&legacy, &server).await;
+    let error = json!({ "code": -32602, "message": "m" });
+    line.says(&json!({ "id": request["id"], "error": error }));
+    let told = timeout(Duration::from_secs(600), events.next()).await;
+    assert!(told.is_err(), "{told:?}");
+    assert!(is_asked(&line, "resources/subscribe", 1).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_never_answered_is_asked_again() {
+    let (server, legacy) = server();
+    let (_events, line, _) = listens_early(&legacy, &server).await;
+    let again = timeout(
+        Duration::from_secs(700),
+        agrees(&line, "resources/subscribe"),
+    );
+    assert_eq!(again.await.unwrap(), "x:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_patient_gets_the_server_s_own_answer() {
+    let (server, legacy) = server();
+    let refusal = json!({ "code": -32002, "message": "no such page" });
+    let plays = async {
+        let line = server.first().await;
+        for answer in [json!({ "result": {} }), json!({ "error": refusal })] {
+            let mut answer = answer;
+            answer["id"] = line.request("resources/subscribe").await["id"].clone();
+            sleep(Duration::from_secs(50)).await;
+            line.says(&answer);
+        }
+    };
+    let asks = async {
+        let agreed = legacy.call(patient("x:1")).await.unwrap();
+        assert!(matches!(agreed, Reply::Stream(_)), "{agreed:?}");
+        let refused = legacy.call(patient("x:2")).await.unwrap();
+        let Reply::End(End::Error(error)) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(
+            (error.said(), &*error.message()),
+            (Some(-32002), "no such page")
+        );
+    };
+    join(asks, plays).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_patient_and_leaves_is_taken_back_when_the_answer_comes() {
+    let (server, legacy) = server();
+    let leaves = timeout(Duration::from_secs(60), legacy.call(patient("x:1")));
+    let asked = async {
+        let line = server.first().await;
+        let request = line.request("resources/subscribe").await;
+        (line, request)
+    };
+    let (left, (line, request)) = join(leaves, asked).await;
+    assert!(left.is_err());
+    assert!(is_asked(&line, "resources/unsubscribe", 20).await.is_none());
+    line.says(&json!({ "id": request["id"], "result": {} }));
+    assert_eq!(agrees(&line, "resources/unsubscribe").await, "x:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_at_a_slow_server_all_stand_in_the_end() {
+    let (server, legacy) = server();
+    let uris: Vec<String> = (0..40).map(|n| format!("x:{n}")).collect();
+    let wanted: Vec<&str> = uris.iter().map(String::as_str).collect();
+    let asked = async {
+        let line = server.first().await;
+        let mut stands = Vec::new();
+        while stands.len() < 40 {
+            let mut open = Vec::new();
+            while let Some(request) = is_asked(&line, "resources/subscribe", 3).await {
+                open.push(request);
+            }
+            assert!((1..=16).contains(&open.len()), "{} at once", open.len());
+            for request in open {
+                line.says(&json!({ "id": request["id"], "result": {} }));
+                stands.push(request["params"]["uri"].as_str().unwrap().to_owned());
+            }
+        }
+        stands
+    };
+    let ((_events, honoured), mut stands) = join(listens(&legacy, &wanted), asked).await;
+    assert_eq!(honoured, wanted);
+    stands.sort();
+    let mut expected = uris.clone();
+    expected.sort();
+    assert_eq!(stands, expected);
 }
 
 #[tokio::test(start_paused = true)]
