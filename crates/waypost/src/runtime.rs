@@ -9,6 +9,7 @@
 mod bind;
 mod connection;
 mod core;
+mod http2;
 mod patient;
 
 pub use self::bind::Shares;

@@ -14,20 +14,24 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower::util::Oneshot;
 use tower::{BoxError, Service, ServiceExt as _};
 use waypost_hub::lifecycle::Tasks;
 
+use super::http2;
 use super::patient::Patient;
 
 /// Longest wait for the head of a request. It also runs between two requests, and clients keep
 /// idle connections for up to 90 s: whoever closes first should be the client.
 const HEAD: Duration = Duration::from_secs(120);
 
+/// The same between two looks at whether a connection of HTTP/2 is still of use.
+pub(super) const IDLE: Duration = HEAD;
+
 /// Longest wait for a client to take a single byte of what is being sent to it.
-const TAKE: Duration = Duration::from_secs(60);
+pub(super) const TAKE: Duration = Duration::from_secs(60);
 
 /// Pause after an accept that failed for want of descriptors or memory.
 const BREATHER: Duration = Duration::from_millis(100);
@@ -141,8 +145,20 @@ impl<S: Answers<Incoming>> Connections<S> {
         drop(stream.set_nodelay(true));
         let service = self.service.clone();
         let last = self.door.last.clone();
-        self.door
-            .spawn_here(|stop| serve(stream, service, Ending { stop, last }, permit));
+        let tasks = self.door.tasks.clone();
+        self.door.spawn_here(|stop| async move {
+            let ending = Ending { stop, last };
+            // Held until the last byte of the last answer.
+            let _permit = permit;
+            let spoken = tokio::time::timeout(HEAD, http2::is_spoken(&stream));
+            let spoken = ending.stop.run_until_cancelled(spoken).await;
+            match spoken {
+                Some(Ok(Ok(true))) => http2::serve(stream, service, tasks, ending).await,
+                Some(Ok(Ok(false))) => serve(stream, service, ending).await,
+                // It broke off, or has said nothing for long or until the end.
+                Some(Ok(Err(_)) | Err(_)) | None => {}
+            }
+        });
     }
 }
 
@@ -179,20 +195,14 @@ fn is_of_one(error: &io::Error) -> bool {
 }
 
 /// When a connection is to end.
-struct Ending {
+pub(super) struct Ending {
     /// After the request it is at.
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
     /// With what there is to say now.
-    last: CancellationToken,
+    pub(super) last: CancellationToken,
 }
 
-/// The permit is held until the last byte of the last answer.
-async fn serve<S: Answers<Incoming>>(
-    stream: TcpStream,
-    service: S,
-    Ending { stop, last }: Ending,
-    _permit: OwnedSemaphorePermit,
-) {
+async fn serve<S: Answers<Incoming>>(stream: TcpStream, service: S, Ending { stop, last }: Ending) {
     let asked = Arc::new(AtomicBool::new(false));
     let service = Asked {
         inner: service,

@@ -1,6 +1,15 @@
 //! Clients that open sessions, against the daemon and the program.
+#![expect(clippy::disallowed_methods, reason = "a test waits for what it spawns")]
 
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 use waypost_testkit::client::Client;
 use waypost_testkit::demo::{demo_everything, demo_tasks, tasks};
 use waypost_testkit::kit::legacy::Revision;
@@ -81,6 +90,77 @@ async fn r61_both_eras_share_one_endpoint_and_no_connection() {
         let reply = waypost.client().tool("tasks_greet", greeting).await;
         assert_eq!(reply.unwrap().result()["resultType"], "complete");
     }
+    demo.stop().await;
+}
+
+/// Posts over a connection of its own that begins with HTTP/2.
+async fn post_http2(
+    mcp: SocketAddr,
+    headers: &[(&str, &str)],
+    message: &Value,
+) -> (Option<String>, Value) {
+    let stream = TcpStream::connect(mcp).await.unwrap();
+    let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (mut client, connection) = handshake.await.unwrap();
+    let connection = tokio::spawn(connection);
+    let mut request = Request::post(format!("http://{mcp}/mcp"))
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::from(message.to_string())));
+    let answer = client.send_request(request.unwrap()).await.unwrap();
+    assert_eq!(answer.version(), http::Version::HTTP_2);
+    let id = answer.headers().get("mcp-session-id");
+    let id = id.map(|id| id.to_str().unwrap().to_owned());
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(body.to_vec()).unwrap();
+    let mut lines = text
+        .lines()
+        .map(|line| line.strip_prefix("data: ").unwrap_or(line));
+    let message = lines.find(|line| line.starts_with('{'));
+    let message = message.map(|text| serde_json::from_str(text).unwrap());
+    drop(client);
+    drop(connection.await);
+    (id, message.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn r61_http2_without_tls_is_served_beside_http1_in_the_same_sessions() {
+    let demo = demo_tasks(ANY_PORT, tasks::Options::default())
+        .await
+        .unwrap();
+    let yaml = format!("upstreams: {{ tasks: {{ url: '{}' }} }}", demo.url);
+    let waypost = Waypost::start(&yaml).await;
+    assert!(waypost.daemon.ready(crate::support::SOON).await);
+    let mcp = waypost.daemon.mcp;
+    let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",
+        "params": { "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": { "name": "c", "version": "1" } } });
+    let (id, begun) = post_http2(mcp, &[], &begin).await;
+    assert_eq!(begun["result"]["protocolVersion"], "2025-06-18", "{begun}");
+    let id = id.unwrap();
+    let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
+        "params": { "name": "tasks_greet", "arguments": { "name": "Ada" } } });
+    let session = [
+        ("mcp-session-id", &*id),
+        ("mcp-protocol-version", "2025-06-18"),
+    ];
+    let (_, answer) = post_http2(mcp, &session, &call).await;
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "Hello, Ada!",
+        "{answer}"
+    );
+    // And over the other version of HTTP.
+    let kind = Kind::Http(Revision::Jun2025);
+    let again = Peer::rejoin(kind, &waypost.daemon.url(), &id, &Manners::default()).unwrap();
+    let outcome = again.tool("tasks_greet", json!({ "name": "Bo" })).await;
+    assert_eq!(outcome.unwrap().text(), "Hello, Bo!");
+    // The guard looks at the host that this version names elsewhere.
+    let foreign = [("origin", "http://elsewhere.example")];
+    let (_, refused) = post_http2(mcp, &foreign, &begin).await;
+    assert!(refused["result"].is_null(), "{refused}");
     demo.stop().await;
 }
 

@@ -1,0 +1,250 @@
+#![expect(clippy::disallowed_methods, reason = "a test waits for what it spawns")]
+
+use std::net::SocketAddr;
+
+use futures_util::stream;
+use http_body_util::{BodyExt as _, Empty, StreamBody};
+use hyper::client::conn::http2 as client;
+use hyper_util::rt::TokioExecutor;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+use tower::service_fn;
+
+use super::super::connection::Door;
+use super::*;
+
+const SOON: Duration = Duration::from_secs(20);
+
+type Client = client::SendRequest<Empty<Bytes>>;
+
+/// Accepts connections until the door closes.
+async fn listens<S: Answers<Incoming>>(door: &Door, service: S) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = door.to(service);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.serve(stream);
+        }
+    });
+    address
+}
+
+/// What is at work, in a way that services which are cloned do not count for.
+#[derive(Clone, Debug, Default)]
+struct Works(Arc<AtomicUsize>);
+
+struct Work(Arc<AtomicUsize>);
+
+impl Works {
+    fn begin(&self) -> Work {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Work(Arc::clone(&self.0))
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn connect(address: SocketAddr) -> (Client, tokio::task::JoinHandle<hyper::Result<()>>) {
+    over(TcpStream::connect(address).await.unwrap()).await
+}
+
+async fn over(stream: TcpStream) -> (Client, tokio::task::JoinHandle<hyper::Result<()>>) {
+    let (client, connection) = client::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    (client, tokio::spawn(connection))
+}
+
+fn get(address: SocketAddr, path: &str) -> Request<Empty<Bytes>> {
+    let uri = format!("http://{address}{path}");
+    Request::get(uri).body(Empty::new()).unwrap()
+}
+
+async fn until(condition: impl Fn() -> bool) {
+    let holds = async {
+        while !condition() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, holds).await.expect("waited in vain");
+}
+
+/// Answers `/never` never, and everything else with its host and path.
+fn echo(works: &Works) -> impl Answers<Incoming, Body = String> + use<> {
+    let works = works.clone();
+    service_fn(move |request: Request<Incoming>| {
+        let work = works.begin();
+        async move {
+            let _work = work;
+            if request.uri().path() == "/never" {
+                return std::future::pending().await;
+            }
+            let host = request
+                .headers()
+                .get(HOST)
+                .map(|host| host.to_str().unwrap());
+            let said = format!("{} {}", host.unwrap_or_default(), request.uri().path());
+            Ok::<_, Infallible>(Response::new(said))
+        }
+    })
+}
+
+async fn text(response: Response<Incoming>) -> String {
+    let body = response.into_body().collect().await.unwrap();
+    String::from_utf8(body.to_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn r61_requests_of_one_connection_are_answered_beside_each_other() {
+    let door = Door::new(8);
+    let address = listens(&door, echo(&Works::default())).await;
+    let (mut client, _connection) = connect(address).await;
+    let _silent = client.send_request(get(address, "/never"));
+    let (a, b) = (get(address, "/a"), get(address, "/b"));
+    let (a, b) = tokio::join!(client.send_request(a), client.clone().send_request(b));
+    assert_eq!(text(a.unwrap()).await, format!("{address} /a"));
+    assert_eq!(text(b.unwrap()).await, format!("{address} /b"));
+}
+
+#[tokio::test]
+async fn r61_what_begins_alike_is_told_apart_when_it_is_there() {
+    let door = Door::new(8);
+    let address = listens(&door, echo(&Works::default())).await;
+    for pieces in [
+        [
+            "P",
+            "OST /x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
+        ],
+        [
+            "PR",
+            "OPFIND /x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
+        ],
+    ] {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        for piece in pieces {
+            stream.write_all(piece.as_bytes()).await.unwrap();
+            sleep(Duration::from_millis(20)).await;
+        }
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.ends_with("h /x"), "{answer}");
+    }
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let (begin, end) = PREFACE.split_at(7);
+    stream.write_all(begin).await.unwrap();
+    sleep(Duration::from_millis(20)).await;
+    stream.write_all(end).await.unwrap();
+    // An empty SETTINGS frame; the server's own is the first that comes back.
+    stream
+        .write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])
+        .await
+        .unwrap();
+    let mut head = [0; 9];
+    timeout(SOON, stream.read_exact(&mut head))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(head[3], 4);
+    // One that leaves in the middle is not waited for.
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(begin).await.unwrap();
+    stream.shutdown().await.unwrap();
+    let mut nothing = Vec::new();
+    let read = timeout(SOON, stream.read_to_end(&mut nothing)).await;
+    assert!(read.is_ok());
+}
+
+#[tokio::test]
+async fn r25_a_stream_that_its_client_resets_or_leaves_is_dropped_with_its_call() {
+    let works = Works::default();
+    let door = Door::new(8);
+    let address = listens(&door, echo(&works)).await;
+    let stream = std::net::TcpStream::connect(address).unwrap();
+    let socket = stream.try_clone().unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let (mut client, _connection) = over(TcpStream::from_std(stream).unwrap()).await;
+    let reset = tokio::spawn(client.send_request(get(address, "/never")));
+    until(|| works.count() == 1).await;
+    reset.abort();
+    until(|| works.count() == 0).await;
+    // The connection goes on.
+    let answer = client.send_request(get(address, "/a")).await.unwrap();
+    assert_eq!(text(answer).await, format!("{address} /a"));
+    let left = tokio::spawn(client.send_request(get(address, "/never")));
+    until(|| works.count() == 1).await;
+    socket.shutdown(std::net::Shutdown::Both).unwrap();
+    until(|| works.count() == 0).await;
+    assert!(left.await.unwrap().is_err());
+}
+
+#[tokio::test]
+async fn r42_at_the_end_no_stream_begins_and_those_that_are_there_finish() {
+    let go = Arc::new(tokio::sync::Notify::new());
+    let waits = Arc::clone(&go);
+    let begun = Arc::new(AtomicBool::new(false));
+    let has_begun = Arc::clone(&begun);
+    let slow = service_fn(move |_: Request<Incoming>| {
+        let (waits, begun) = (Arc::clone(&waits), Arc::clone(&begun));
+        async move {
+            begun.store(true, Ordering::SeqCst);
+            waits.notified().await;
+            Ok::<_, Infallible>(Response::new("done".to_owned()))
+        }
+    });
+    let door = Door::new(8);
+    let address = listens(&door, slow).await;
+    let (mut client, connection) = connect(address).await;
+    let (_idle, idle_connection) = connect(address).await;
+    let answer = tokio::spawn(client.send_request(get(address, "/")));
+    until(|| has_begun.load(Ordering::SeqCst)).await;
+    let drained = tokio::spawn(door.drain(SOON));
+    // Told to go, which a client of hyper does at once where it has nothing open.
+    assert!(timeout(SOON, idle_connection).await.is_ok());
+    let refused = client.send_request(get(address, "/")).await;
+    assert!(refused.is_err());
+    go.notify_one();
+    assert_eq!(text(answer.await.unwrap().unwrap()).await, "done");
+    assert!(drained.await.unwrap());
+    drop(timeout(SOON, connection).await.unwrap());
+}
+
+#[tokio::test]
+async fn r74_an_answer_of_which_nothing_is_taken_is_given_up() {
+    let works = Works::default();
+    let made = works.clone();
+    let endless = service_fn(move |_: Request<Incoming>| {
+        let work = made.begin();
+        let piece = move || {
+            let _work = &work;
+            Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 100_000])))
+        };
+        let body = StreamBody::new(stream::repeat_with(piece));
+        async { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let door = Door::new(8);
+    let address = listens(&door, endless).await;
+    let (mut client, _connection) = connect(address).await;
+    // Its connection answers pings, and the stream opens no window.
+    let answer = client.send_request(get(address, "/")).await.unwrap();
+    assert_eq!(works.count(), 1);
+    sleep(Duration::from_millis(200)).await;
+    tokio::time::pause();
+    let before = Instant::now();
+    while works.count() > 0 {
+        sleep(Duration::from_secs(1)).await;
+        assert!(before.elapsed() < TAKE * 2, "it is held");
+    }
+    assert!(before.elapsed() >= TAKE / 2);
+    drop(answer);
+}
