@@ -39,7 +39,6 @@ use crate::in_flight::{InFlight, Slot};
 use crate::legacy::PING;
 use crate::legacy::pipe::Place;
 use crate::legacy::serve::Incoming;
-use crate::legacy::session::Session;
 use crate::modern::Asker;
 use crate::outlet::Class;
 use crate::refusal::{Refusal, Refused};
@@ -148,9 +147,9 @@ impl Pipe {
         self.place.leave();
     }
 
-    /// The session, once there is one.
-    pub(crate) fn session(&self) -> Option<&Session> {
-        self.place.session()
+    /// Whether its client has ever gone on after `initialize`.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.place.is_confirmed()
     }
 
     /// Where the one session goes that there may be.

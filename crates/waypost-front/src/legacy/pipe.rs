@@ -25,6 +25,8 @@ pub(crate) struct Place {
     host: Host,
     outbox: Arc<Outbox>,
     hold: Option<Hold>,
+    /// A client of an earlier session here went on after `initialize`.
+    was_confirmed: bool,
     /// Kept free for the session among those that may be open.
     reserved: Option<OwnedSemaphorePermit>,
 }
@@ -35,6 +37,7 @@ impl Place {
             host: host.clone(),
             outbox: Arc::clone(outbox),
             hold: None,
+            was_confirmed: false,
             reserved: None,
         }
     }
@@ -47,6 +50,12 @@ impl Place {
     /// The session, once there is one.
     pub(crate) fn session(&self) -> Option<&Session> {
         self.hold.as_ref().map(|hold| &**hold.session())
+    }
+
+    /// Whether its client has ever gone on after `initialize`. One that begins anew does not owe
+    /// that again.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.was_confirmed || self.session().is_some_and(Session::is_confirmed)
     }
 
     /// Answers `initialize`. A later one begins anew: its client says that it forgot all before.
@@ -148,6 +157,7 @@ impl Place {
     }
 
     fn leave_now(&mut self) {
+        self.was_confirmed = self.is_confirmed();
         if let (Some(hold), Some(sessions)) = (self.hold.take(), &self.host.parts.sessions) {
             sessions.detach(hold);
         }

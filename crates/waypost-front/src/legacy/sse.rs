@@ -33,7 +33,6 @@ use crate::event::{Finish, OpenStream};
 use crate::in_flight::MOST_CALLS;
 use crate::legacy::PING;
 use crate::legacy::event;
-use crate::legacy::session::Session;
 use crate::legacy::sessions::Sessions;
 use crate::media::{self, Wants};
 use crate::modern::Asker;
@@ -283,8 +282,7 @@ impl Channel {
     async fn unused(&self, within: Duration) {
         tokio::time::sleep(within).await;
         let pipe = self.pipe.lock().await;
-        let session = pipe.as_ref().and_then(|pipe| pipe.session());
-        if session.is_some_and(Session::is_confirmed) {
+        if pipe.as_ref().is_some_and(Pipe::is_confirmed) {
             drop(pipe);
             std::future::pending().await
         }

@@ -372,6 +372,27 @@ async fn a_stream_whose_client_opens_no_session_ends_early() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_begins_anew_on_a_stream_has_the_time_that_was_given_first() {
+    let front = front(|_| Ok(text("ok"))).with_sse();
+    let mut again = Client::connect(&front.router, "/sse").await;
+    // This one has gone on before it began anew, and may leave that out the second time.
+    let mut ready = Client::open(&front.router, OLD, &json!({})).await;
+    let before = Instant::now();
+    for _ in 0..5 {
+        sleep(Duration::from_secs(5)).await;
+        for client in [&mut again, &mut ready] {
+            client.send(&initialize(OLD, &json!({}))).await;
+            assert_eq!(client.message().await["result"]["protocolVersion"], OLD);
+        }
+    }
+    assert_eq!(again.stream.next().await, None);
+    assert_eq!(before.elapsed(), Duration::from_secs(30));
+    sleep(Duration::from_secs(3600)).await;
+    let answer = ready.ask(9, "tools/call", &json!({ "name": "t" })).await;
+    assert_eq!(answer["id"], 9);
+}
+
+#[tokio::test(start_paused = true)]
 async fn streams_take_places_among_the_sessions() {
     let front = front_with(|_| Ok(text("ok")), |parts| parts.limit = 1).with_sse();
     let first = Client::open(&front.router, OLD, &json!({})).await;
