@@ -32,6 +32,10 @@ use crate::tasks::{Desk, Job, rounds};
 /// be visible at once. After it the question counts as asked again.
 const SETTLING: Duration = Duration::from_secs(5);
 
+/// Looks in a row that may show a status which is not known. It is a server's own perhaps, and on
+/// its way to one that is known; one that stays may as well be the end of the task.
+const ODD_LOOKS: u32 = 3;
+
 /// The wait for one task.
 #[derive(Debug)]
 pub(crate) struct Wait {
@@ -47,8 +51,8 @@ pub(crate) struct Wait {
     hint: Option<Duration>,
     settling: Option<Settling>,
     open: Option<Open>,
-    /// The log says that it has a status that is not known.
-    odd: bool,
+    /// Looks in a row that showed a status which is not known.
+    odd: u32,
 }
 
 /// Questions that the caller has while somebody waits beside them.
@@ -117,7 +121,7 @@ impl Wait {
             hint: None,
             settling: None,
             open: None,
-            odd: false,
+            odd: 0,
         }
     }
 
@@ -141,7 +145,7 @@ impl Wait {
             hint: None,
             settling: None,
             open: Some(Open { keys, fewer: false }),
-            odd: false,
+            odd: 0,
         }
     }
 
@@ -268,16 +272,6 @@ impl Wait {
 
     /// What an answered poll says about the times.
     fn note(&mut self, task: &Task) {
-        // It may become one that is known: the wait goes on as if it worked, to its bound.
-        if task.is_odd() && !std::mem::replace(&mut self.odd, true) {
-            let status = task.members.string("status").unwrap_or_default();
-            tracing::warn!(
-                request_id = request_id_field(&self.job.call.request_id),
-                upstream = &*self.job.member.name,
-                status = &*clip(&status, SENTENCE),
-                "task with a status that is not known, waiting on"
-            );
-        }
         self.hint = task.poll_interval;
         // Absent it says nothing new; `null` says that there is no end.
         if task.members.contains("ttlMs") {
@@ -304,8 +298,35 @@ impl Wait {
         }
     }
 
+    /// What is not known of this look: the wait goes on as if the task worked, but not for long.
+    fn odd(&mut self, task: &Task) -> Option<Close> {
+        if !task.is_odd() {
+            self.odd = 0;
+            return None;
+        }
+        self.odd += 1;
+        let status = task.members.string("status").unwrap_or_default();
+        let status = clip(&status, SENTENCE);
+        if self.odd == 1 {
+            tracing::warn!(
+                request_id = request_id_field(&self.job.call.request_id),
+                upstream = &*self.job.member.name,
+                status = &*status,
+                "task with a status that is not known"
+            );
+        }
+        (self.odd > ODD_LOOKS).then(|| {
+            let text = format!("its task has status `{status}`, which is not known");
+            let error = self.remote().bad(text);
+            Close::GiveUp(Err(error), Reason::Broken, Outcome::GivenUp)
+        })
+    }
+
     /// Whether the task is over or asks.
     fn judge(&mut self, task: &Task) -> Option<Close> {
+        if let Some(close) = self.odd(task) {
+            return Some(close);
+        }
         match task.status {
             Status::Working if self.changes(&Object::new()) => Some(Close::Ask(unasking(task))),
             Status::Working => None,

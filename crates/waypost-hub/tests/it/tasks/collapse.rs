@@ -537,12 +537,38 @@ async fn a_look_that_brings_another_task_is_not_taken_for_this_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_is_not_known_is_waited_out_like_work() {
+async fn a_status_that_is_not_known_counts_as_work_for_a_few_looks() {
     let world = World::new();
     world.fake.on("tools/call", [task(created())]);
-    let odd = (0..40).map(|_| got("paused", json!({})));
-    world.fake.on("tasks/get", odd.chain([done()]));
+    let odd = || (0..3).map(|_| got("paused", json!({})));
+    let working = [got("working", json!({}))];
+    let looks = odd().chain(working).chain(odd()).chain([done()]);
+    world.fake.on("tasks/get", looks);
     let end = world.end(json!({})).await.unwrap();
     assert_eq!(result(&end)["n"], json!(1));
-    assert_eq!(world.fake.count("tasks/get"), 41);
+    assert_eq!(world.fake.count("tasks/get"), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_stays_unknown_is_the_upstream_s_error_and_ends_the_task() {
+    let world = World::new();
+    world.fake.on("tools/call", [task(created())]);
+    let odd = (0..40).map(|_| got("bogus", json!({})));
+    world.fake.on("tasks/get", odd);
+    let before = Instant::now();
+    let error = world.end(json!({})).await.unwrap_err();
+    assert_eq!(error.kind, Kind::BadUpstream);
+    let text = error.to_string();
+    assert!(
+        text.contains("its task has status `bogus`, which is not known"),
+        "{text}"
+    );
+    assert!(text.starts_with("upstream `"), "{text}");
+    assert!(
+        before.elapsed() < Duration::from_secs(60),
+        "{:?}",
+        before.elapsed()
+    );
+    assert_eq!(world.fake.count("tasks/get"), 4);
+    world.fake.called("tasks/cancel", 1).await;
 }
