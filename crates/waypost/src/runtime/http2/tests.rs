@@ -248,3 +248,29 @@ async fn r74_an_answer_of_which_nothing_is_taken_is_given_up() {
     assert!(before.elapsed() >= TAKE / 2);
     drop(answer);
 }
+
+#[tokio::test]
+async fn a_flood_of_resets_ends_its_connection() {
+    const HEADERS_AND_RESET: [u8; 29] = [
+        0, 0, 7, 1, 5, 0, 0, 0, 0, 0x82, 0x84, 0x86, 1, 2, b'h', b'h', 0, 0, 4, 3, 0, 0, 0, 0, 0,
+        0, 0, 0, 8,
+    ];
+    let door = Door::new(8);
+    let works = Works::default();
+    let address = listens(&door, echo(&works)).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut flood = PREFACE.to_vec();
+    flood.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    for stream in (1_u32..400).step_by(2) {
+        let mut pair = HEADERS_AND_RESET;
+        pair[5..9].copy_from_slice(&stream.to_be_bytes());
+        pair[21..25].copy_from_slice(&stream.to_be_bytes());
+        flood.extend(pair);
+    }
+    stream.write_all(&flood).await.unwrap();
+    let mut said = Vec::new();
+    drop(timeout(SOON, stream.read_to_end(&mut said)).await.unwrap());
+    let reason = b"too_many_resets";
+    assert!(said.windows(reason.len()).any(|part| part == reason));
+    assert_eq!(works.count(), 0);
+}
