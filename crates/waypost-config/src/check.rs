@@ -33,6 +33,10 @@ fn value(
             report.already_refused(at);
             false
         }
+        (Shape::Any, _) => any(node).is_some_and(|json| {
+            out.push_str(&quote(&json));
+            true
+        }),
         (Shape::Keys(keys), Kind::Map(_)) => {
             map(
                 node,
@@ -263,7 +267,46 @@ fn leaf(shape: &Shape, scalar: &Scalar) -> Result<String, Misfit> {
         Shape::List(_) => Err(misfit(Some(
             "write `[a, b]`, or one item a line after `- `".to_owned(),
         ))),
-        Shape::Keys(_) | Shape::Map(_) => Err(misfit(None)),
+        Shape::Keys(_) | Shape::Map(_) | Shape::Any => Err(misfit(None)),
+    }
+}
+
+/// A value of any type as JSON; `None` if some of it was refused.
+fn any(node: &Node) -> Option<String> {
+    match &node.kind {
+        Kind::Null => Some("null".to_owned()),
+        Kind::Refused => None,
+        Kind::Scalar(scalar) => Some(typed(scalar)),
+        Kind::List(items) => {
+            let items: Option<Vec<_>> = items.iter().map(any).collect();
+            Some(format!("[{}]", items?.join(",")))
+        }
+        Kind::Map(entries) => {
+            let member = |entry: &Entry| {
+                let value = any(&entry.value)?;
+                Some(format!("{}:{value}", quote(&entry.key)))
+            };
+            let members: Option<Vec<_>> = entries.iter().map(member).collect();
+            Some(format!("{{{}}}", members?.join(",")))
+        }
+    }
+}
+
+/// What a scalar says where no key gives it a type. A number keeps its spelling.
+fn typed(scalar: &Scalar) -> String {
+    let text = scalar.text.as_str();
+    // A secret of digits only is no number.
+    if scalar.style == Style::Quoted || scalar.expanded {
+        return quote(text);
+    }
+    let is_number = || {
+        text.starts_with(|c: char| c == '-' || c.is_ascii_digit())
+            && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    };
+    match text {
+        "true" | "false" => text.to_owned(),
+        _ if is_number() => text.trim().to_owned(),
+        _ => quote(text),
     }
 }
 
@@ -289,6 +332,7 @@ fn noun(shape: &Shape) -> String {
         Shape::Integer => "a whole number".to_owned(),
         Shape::Duration | Shape::Millis => "a duration".to_owned(),
         Shape::Size => "a size".to_owned(),
+        Shape::Any => "a value".to_owned(),
         Shape::Word(words) => {
             let names: Vec<_> = words.iter().map(|word| format!("`{}`", word.0)).collect();
             format!("one of {}", names.join(", "))
@@ -303,9 +347,12 @@ fn empty(shape: &Shape) -> &'static str {
         Shape::List(_) => "[]",
         Shape::Bool => "false",
         Shape::Integer => "0",
-        Shape::Text { .. } | Shape::Word(_) | Shape::Duration | Shape::Millis | Shape::Size => {
-            "\"\""
-        }
+        Shape::Text { .. }
+        | Shape::Word(_)
+        | Shape::Duration
+        | Shape::Millis
+        | Shape::Size
+        | Shape::Any => "\"\"",
     }
 }
 

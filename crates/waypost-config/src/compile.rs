@@ -5,6 +5,7 @@ mod endpoint;
 mod names;
 mod reach;
 mod settings;
+mod shaping;
 mod upstream;
 
 use std::path::Path;

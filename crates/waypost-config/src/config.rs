@@ -238,8 +238,14 @@ pub struct Upstream {
     pub max_in_flight: usize,
     /// Former names.
     pub aliases: Vec<String>,
-    /// Rules for single tools.
+    /// Which tools of it there are, and what becomes of single ones.
     pub tools: ToolRules,
+    /// Which prompts of it there are, and what becomes of single ones.
+    pub prompts: PromptRules,
+    /// Over original URIs, and over templates as text.
+    pub resources: Filter,
+    /// What becomes of tools that are not as they were; `None` looks at none.
+    pub pin: Option<Pin>,
     /// Whether clients of its own endpoint get no session id; `None` is as [`Front::stateless`].
     pub stateless: Option<bool>,
     /// Which protocol it is spoken to in.
@@ -305,15 +311,44 @@ pub struct Filter {
     pub deny: Vec<String>,
 }
 
-/// Rules for single tools; all patterns are valid `globset` globs over original names.
+/// Rules for tools, by original name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolRules {
-    /// Empty: all.
-    pub allow: Vec<String>,
-    /// Stronger than `allow`.
-    pub deny: Vec<String>,
-    /// Pattern and timeout; the first that matches counts.
+    /// Which of them there are.
+    pub filter: Filter,
+    /// Pattern, a valid `globset` glob, and timeout; the first that matches counts.
     pub timeouts: Vec<(String, Duration)>,
+    /// Tool and its other name, which clients take and no other tool of the upstream gets.
+    pub rename: Vec<(String, String)>,
+    /// Tool and description.
+    pub describe: Vec<(String, String)>,
+    /// Tool and parameters that callers may not give.
+    pub hide_params: Vec<(String, Vec<String>)>,
+    /// Tool and values of parameters that callers may not give, as JSON.
+    pub set_params: Vec<(String, Vec<(String, Secret)>)>,
+    /// Tool and members of its `annotations`, as JSON.
+    pub annotations: Vec<(String, Vec<(String, String)>)>,
+}
+
+/// Rules for prompts, by original name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PromptRules {
+    /// Which of them there are.
+    pub filter: Filter,
+    /// Prompt and its other name, which clients take and no other prompt of the upstream gets.
+    pub rename: Vec<(String, String)>,
+    /// Prompt and description.
+    pub describe: Vec<(String, String)>,
+}
+
+/// What becomes of tools that are new or not as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Pin {
+    /// They are in the log and the status.
+    Warn,
+    /// They are also kept from clients until they are approved.
+    Block,
 }
 
 /// How a server is reached.

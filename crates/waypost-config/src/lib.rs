@@ -39,8 +39,8 @@ mod yaml;
 
 pub use config::{
     Auth, Config, Declared, Discovery, Endpoint, Eras, ExposedExtension, Filter, Front, Isolation,
-    Key, KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Reach, State, TaskPolicy, TaskTimes,
-    ToolRules, Upstream, UpstreamEra,
+    Key, KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Pin, PromptRules, Reach, State,
+    TaskPolicy, TaskTimes, ToolRules, Upstream, UpstreamEra,
 };
 pub use load::{Loaded, load, parse_str};
 pub use problem::{Problem, Severity};

@@ -2,6 +2,7 @@
 //! and `docs/configuration.md` are made from them.
 
 mod endpoint;
+mod given;
 mod ordered;
 mod upstream;
 
@@ -9,8 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use endpoint::{RawEndpoint, RawFilter};
+pub(crate) use given::Given;
 pub(crate) use ordered::Ordered;
-pub(crate) use upstream::{RawMcpServer, RawServer, RawTools, RawUpstream};
+pub(crate) use upstream::{RawMcpServer, RawPrompts, RawServer, RawTools, RawUpstream};
 
 use crate::config::{Discovery, LogFormat, OnCollision};
 use crate::secret::Secret;

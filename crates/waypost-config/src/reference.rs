@@ -113,6 +113,7 @@ fn kind(shape: &Shape) -> (String, String) {
         Shape::Duration => plain("duration"),
         Shape::Millis => plain("milliseconds"),
         Shape::Size => plain("size"),
+        Shape::Any => plain("value"),
         Shape::Word(words) => {
             let meanings = words
                 .iter()
@@ -125,6 +126,7 @@ fn kind(shape: &Shape) -> (String, String) {
 fn plural(shape: &Shape) -> String {
     match shape {
         Shape::List(inner) => format!("lists of {}", plural(inner)),
+        Shape::Map(inner) => format!("maps of {}", plural(inner)),
         other => format!("{}s", kind(other).0),
     }
 }

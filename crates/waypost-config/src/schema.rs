@@ -39,6 +39,7 @@ fn of(shape: &Shape) -> Value {
         }
         Shape::List(inner) => json!({ "type": "array", "items": of(inner) }),
         Shape::Text { .. } => json!({ "type": ["string", "number", "boolean"] }),
+        Shape::Any => json!({}),
         Shape::Bool => json!({ "type": ["boolean", "string"], "pattern": EXPANDED }),
         Shape::Integer => {
             json!({ "type": ["integer", "string"], "minimum": 0, "pattern": EXPANDED })

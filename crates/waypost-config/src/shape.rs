@@ -26,6 +26,8 @@ pub(crate) enum Shape {
     /// A duration, or a number of milliseconds.
     Millis,
     Size,
+    /// Anything; read as the JSON of it, as text.
+    Any,
 }
 
 /// A known key of a map.
@@ -72,6 +74,7 @@ fn read(schema: &Value) -> Shape {
             Some("waypost-duration") => Shape::Duration,
             Some("waypost-milliseconds") => Shape::Millis,
             Some("waypost-size") => Shape::Size,
+            Some("waypost-value") => Shape::Any,
             format => Shape::Text {
                 secret: format == Some("waypost-secret"),
             },

@@ -3,15 +3,20 @@
 //! A [`Catalog`] is a snapshot, built anew when an upstream's lists change and read without
 //! locks. It answers lists from memory and routes names through exact tables.
 
+pub mod arguments;
 pub mod build;
 pub mod cursor;
 pub mod endpoint;
 pub mod entry;
+mod globs;
 pub mod list;
 mod patterns;
 mod read;
 pub mod rules;
+pub(crate) mod shaping;
+mod sieve;
 pub mod table;
+mod template;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,12 +26,14 @@ use waypost_wire::raw::Raw;
 
 use crate::call::View;
 use crate::member::Member;
+use crate::pins::Pending;
 use crate::search::meta::MetaTool;
 use build::Warning;
 use endpoint::Endpoint;
 use entry::{Entry, Kind};
 use read::Reading;
 use rules::Rules;
+use sieve::Held;
 pub use table::Table;
 use table::{Listed, same};
 
@@ -324,6 +331,7 @@ impl Catalog {
             let has = |m: &&Arc<Member>| m.learned().is_some_and(|l| l.has("resources"));
             able = self.shown(view).filter(has).cloned().collect();
         }
+        able.retain(|member| self.opens(member, uri));
         match able.as_slice() {
             [] => Err(Missing::Unknown),
             [member] => Ok((Arc::clone(member), uri.to_owned())),
@@ -336,7 +344,7 @@ impl Catalog {
 
     fn lets_read(&self, view: &View, member: &Member, original: &str) -> bool {
         self.shows_original(Kind::Resource, view, member, original)
-            || self.allows_uri(view, original)
+            || (self.allows_uri(view, original) && self.opens(member, original))
     }
 
     /// Whether a view lets a URI be read that is in no list.
@@ -348,12 +356,42 @@ impl Catalog {
         }
     }
 
+    /// Whether the file lets a URI of this member be read that is in no list: none that only a
+    /// template stands for which the file denies.
+    pub(crate) fn opens(&self, member: &Member, original: &str) -> bool {
+        let Some(shaping) = member.shaping() else {
+            return true;
+        };
+        let key = (Kind::Template, Arc::clone(&member.name));
+        let reading = self.readings.get(&key);
+        let is_open = |uri: &str| reading.is_none_or(|reading| reading.stands_for(uri));
+        let globs = shaping.globs(Kind::Resource);
+        globs.allows_uri(original, is_open)
+    }
+
+    /// Pinned tools of an upstream that are not as they were.
+    pub fn pending(&self, upstream: &str) -> &[Pending] {
+        let held = self.held(Kind::Tool, upstream);
+        held.map(|held| held.pending.as_slice()).unwrap_or_default()
+    }
+
+    /// Original names that the file hides of an upstream, sorted.
+    pub fn hidden(&self, kind: Kind, upstream: &str) -> &[Arc<str>] {
+        let held = self.held(kind, upstream);
+        held.map(|held| held.hidden.as_slice()).unwrap_or_default()
+    }
+
+    fn held(&self, kind: Kind, upstream: &str) -> Option<&Held> {
+        let key = (kind, Arc::from(upstream));
+        self.readings.get(&key).map(|reading| &reading.held)
+    }
+
     fn template_owners(&self, view: &View, uri: &str) -> Vec<Arc<Member>> {
         let scope = self.scope(view);
         let mut owners: Vec<Arc<Member>> = Vec::new();
         let shown = self.templates.entries();
         for entry in shown.filter(|e| scope.shows(&e.member.name)) {
-            let literal = entry.original.split('{').next().unwrap_or_default();
+            let literal = template::beginning(&entry.original);
             let matches = !literal.is_empty() && uri.starts_with(literal);
             if matches && !owners.iter().any(|m| Arc::ptr_eq(m, &entry.member)) {
                 owners.push(Arc::clone(&entry.member));

@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use metrics::{Counter, Histogram};
 use tracing::Span;
+use waypost_wire::text::{NAME, clip};
+
+use crate::pins::Pending;
 
 /// What a line says of its request's id itself: nothing within the request's span, which has
 /// it in each of its lines.
@@ -99,6 +102,53 @@ impl CallFinished<'_> {
                 counted.seconds.record(took.as_secs_f64());
             },
         );
+    }
+}
+
+/// The tools of an upstream were seen for the first time and are trusted from now on.
+#[derive(Debug)]
+pub struct ToolsTrusted<'a> {
+    /// The upstream's name.
+    pub upstream: &'a str,
+    /// How many there are.
+    pub tools: usize,
+}
+
+impl ToolsTrusted<'_> {
+    /// Writes the log line of this event; nothing else does.
+    pub fn emit(&self) {
+        let Self { upstream, tools } = self;
+        tracing::info!(upstream, tools, "its tools are pinned as they are now");
+    }
+}
+
+/// A tool is new since the tools of its upstream were approved, or not what it was.
+#[derive(Debug)]
+pub struct ToolPending<'a> {
+    /// The upstream's name.
+    pub upstream: &'a str,
+    /// What it has become.
+    pub pending: &'a Pending,
+}
+
+impl ToolPending<'_> {
+    /// Writes the log line and the metric of this event; nothing else does.
+    pub fn emit(&self) {
+        let Self { upstream, pending } = self;
+        let change = pending.change();
+        let (tool, digest, held) = (clip(&pending.tool, NAME), &pending.digest, pending.held);
+        tracing::warn!(
+            upstream,
+            tool = &*tool,
+            change,
+            held,
+            %digest,
+            hint = "`waypost tools pending` shows it, `waypost tools approve` trusts it",
+            "a pinned tool is not as it was"
+        );
+        let upstream = (*upstream).to_owned();
+        metrics::counter!("waypost_tools_changed_total", "upstream" => upstream, "change" => change)
+            .increment(1);
     }
 }
 

@@ -18,15 +18,17 @@ use crate::catalog::cursor::Cursors;
 use crate::catalog::entry::Kind;
 use crate::catalog::rules::Rules;
 use crate::discover;
+use crate::event::ToolPending;
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::limit::Limit;
 use crate::member::Member;
+use crate::pins::{Approval, Pending, Pins};
 use crate::readiness::Readiness;
 use crate::registry::Learned;
 use crate::saving::save;
 use crate::status::State;
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 use crate::supervise;
 use crate::tasks::TaskDesk;
 
@@ -74,6 +76,8 @@ pub struct Hub {
     /// Whether somebody's `/mcp` is not everybody's.
     pub(crate) by_caller: bool,
     store: Arc<dyn Store>,
+    /// What tools were when they were last approved.
+    pins: Arc<Pins>,
     catalog: ArcSwap<Catalog>,
     /// Serialises rebuilding.
     rebuilding: Mutex<()>,
@@ -134,6 +138,7 @@ impl Hub {
             cursors: Cursors::new(&keys),
             by_caller: config.auth.keys.iter().any(|key| key.endpoint.is_some()),
             members,
+            pins: Arc::new(Pins::new(Arc::clone(&store))),
             store,
             rebuilding: Mutex::default(),
             changes: broadcast::channel(config.limits.listener_queue.max(1)).0,
@@ -309,6 +314,7 @@ impl Hub {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let before = self.catalog();
+        self.pins.tell(&self.members, &self.background);
         let known: Vec<_> = self
             .members
             .iter()
@@ -319,6 +325,7 @@ impl Hub {
         let conflicts = discover::conflicts(&self.members, &self.expose);
         after.warnings.extend(conflicts);
         warn(&before, &after);
+        tell_pending(&before, &after);
         for member in &self.members {
             self.claim(member, built.claims.get(&member.name));
         }
@@ -363,7 +370,38 @@ impl Hub {
         save(&self.store, member, &self.background).await;
     }
 
+    /// Trusts tools as somebody saw them, over restarts too; gives those that still are so, and so
+    /// are approved.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the state could not be written. What was approved before that stays.
+    pub async fn approve(&self, wanted: &[Approval]) -> Result<Vec<Approval>, StoreError> {
+        let catalog = self.catalog();
+        let mut approved = Vec::new();
+        for member in catalog.members.iter() {
+            let mut own = catalog.pending(&member.name).to_vec();
+            let approval = |pending: &Pending| Approval {
+                upstream: member.name.to_string(),
+                tool: pending.tool.to_string(),
+                digest: pending.digest.to_string(),
+            };
+            own.retain(|pending| wanted.contains(&approval(pending)));
+            if !own.is_empty() {
+                self.pins.approve(member, &own).await?;
+                approved.extend(own.iter().map(approval));
+            }
+        }
+        if !approved.is_empty() {
+            self.rebuild();
+        }
+        Ok(approved)
+    }
+
     async fn remember(&self) {
+        // Before anything is shown of which it would not be known what it was.
+        if self.members.iter().any(|m| m.settings.pin.is_some()) {
+            self.pins.remember().await;
+        }
         let stored = match self.store.load().await {
             Ok(stored) => stored,
             Err(error) => {
@@ -408,6 +446,18 @@ fn warn(before: &Catalog, after: &Catalog) {
             .filter(|text| !logged.contains(text))
         {
             tracing::warn!(endpoint = name, "{text}");
+        }
+    }
+}
+
+/// Logs pinned tools that are not as they were, each change once.
+fn tell_pending(before: &Catalog, after: &Catalog) {
+    for member in &after.members {
+        let known = before.pending(&member.name);
+        let news = after.pending(&member.name).iter();
+        for pending in news.filter(|pending| !known.contains(pending)) {
+            let upstream = &*member.name;
+            ToolPending { upstream, pending }.emit();
         }
     }
 }

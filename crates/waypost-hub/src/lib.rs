@@ -29,6 +29,7 @@ pub mod member;
 mod meta;
 mod naming;
 pub mod own;
+pub mod pins;
 mod readiness;
 mod refresh;
 pub mod registry;

@@ -12,8 +12,10 @@ use waypost_wire::capability::TASKS;
 use waypost_wire::raw::Raw;
 
 use crate::catalog::entry::Kind;
+use crate::catalog::shaping::Shaping;
 use crate::limit::Limit;
 use crate::own;
+use crate::pins::Pinned;
 use crate::registry::Learned;
 use crate::status::{State, Status};
 use crate::upstream::Upstream;
@@ -44,8 +46,10 @@ pub struct Member {
     /// A bit for each kind of list about which the server answered, be it that it has none.
     answered: AtomicU8,
     permits: Arc<Limit>,
-    allow: Vec<GlobMatcher>,
-    deny: Vec<GlobMatcher>,
+    /// What the file makes of its definitions; `None` is nothing.
+    shaping: Option<Shaping>,
+    /// What its tools were; `None` while that is not known.
+    pinned: ArcSwapOption<Pinned>,
     timeouts: Vec<(GlobMatcher, Duration)>,
 }
 
@@ -72,8 +76,8 @@ impl Member {
             unread: AtomicU8::new(0),
             answered: AtomicU8::new(0),
             permits: Limit::new(settings.max_in_flight),
-            allow: matchers(&rules.allow),
-            deny: matchers(&rules.deny),
+            shaping: Shaping::of(&settings),
+            pinned: ArcSwapOption::empty(),
             timeouts: timeouts
                 .filter_map(|(p, t)| Some((matcher(p)?, *t)))
                 .collect(),
@@ -118,10 +122,18 @@ impl Member {
             || assumed()
     }
 
-    /// Whether the file lets this tool be listed and called; `name` is the original one.
-    pub fn allows_tool(&self, name: &str) -> bool {
-        let allowed = self.allow.is_empty() || self.allow.iter().any(|glob| glob.is_match(name));
-        allowed && !self.deny.iter().any(|glob| glob.is_match(name))
+    /// What the file makes of its definitions; `None` leaves them as they are.
+    pub(crate) fn shaping(&self) -> Option<&Shaping> {
+        self.shaping.as_ref()
+    }
+
+    /// What its tools were when they were last approved; `None` while that is not known.
+    pub(crate) fn pinned(&self) -> Option<Arc<Pinned>> {
+        self.pinned.load_full()
+    }
+
+    pub(crate) fn set_pinned(&self, pinned: Option<Arc<Pinned>>) {
+        self.pinned.store(pinned);
     }
 
     /// How long a call may go on without progress; `tool` is the original name.
@@ -213,13 +225,6 @@ fn bit(kind: Kind) -> u8 {
         Kind::Resource => 4,
         Kind::Template => 8,
     }
-}
-
-fn matchers(patterns: &[String]) -> Vec<GlobMatcher> {
-    patterns
-        .iter()
-        .filter_map(|pattern| matcher(pattern))
-        .collect()
 }
 
 /// The configuration has checked every pattern, so none is lost here.

@@ -75,12 +75,22 @@ impl Hub {
         let name = required(&call.params, "name")?;
         let entry = self.find(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
-        let said = &call.headers;
+        let (said, seen) = (&call.headers, entry.seen_params());
         if !said.absent
-            && let Err(mismatch) = param::check(&entry.params, arguments.as_ref(), &said.params)
+            && let Err(mismatch) = param::check(seen, arguments.as_ref(), &said.params)
         {
             let error = ErrorObject::new(code::HEADER_MISMATCH, &mismatch.to_string());
             return Ok(Reply::error(error));
+        }
+        if let Some(own) = &entry.arguments {
+            match own.complete(arguments.as_ref()) {
+                Ok(None) => {}
+                Ok(Some(arguments)) => call.params.set("arguments", arguments),
+                Err(bad) => {
+                    let error = ErrorObject::new(code::INVALID_PARAMS, &bad.to_string());
+                    return Ok(Reply::error(error));
+                }
+            }
         }
         call.params.set("name", Raw::string(&entry.original));
         let (caller, member) = (Caller::of(&call), Arc::clone(&entry.member));

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use waypost_wire::raw::Raw;
+
 use crate::registry::Learned;
 use crate::upstream::BoxFuture;
 
@@ -28,6 +30,17 @@ pub struct SessionRecord {
     pub ended: bool,
 }
 
+/// What a tool was when it was last approved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PinnedTool {
+    /// The upstream's name.
+    pub upstream: String,
+    /// What the upstream calls the tool.
+    pub tool: String,
+    /// As the server sent it.
+    pub definition: Raw,
+}
+
 /// What Waypost remembers. `hub` owns this trait; `waypost-store` implements it. Whatever is asked
 /// of it ends within a time of its own: nobody waits for a disk that hangs.
 pub trait Store: Send + Sync + fmt::Debug {
@@ -39,6 +52,22 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Forgets an upstream that is no longer configured.
     fn forget(&self, upstream: &str) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// What all tools were that are pinned. A store that remembers none has nothing.
+    fn pins(&self) -> BoxFuture<'_, Result<Vec<PinnedTool>, StoreError>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    /// Keeps this of one upstream's tools, in place of what was kept. Forgetting the upstream does
+    /// not touch it: a server at another address is not to be trusted for that.
+    fn save_pins(
+        &self,
+        upstream: &str,
+        tools: Vec<PinnedTool>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let _ = (upstream, tools);
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// What is kept of the client session with this key; `None` when nothing is. A store that
     /// remembers no sessions has nothing.

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use sqlx::{AnyPool, Row as _};
 use waypost_hub::registry::Learned;
-use waypost_hub::store::{SessionRecord, Store, StoreError};
+use waypost_hub::store::{PinnedTool, SessionRecord, Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::raw::Raw;
 
 use crate::error::{Late, OpenError};
 use crate::record::{self, BadRow};
-use crate::{migrate, sessions, sqlite, states};
+use crate::{migrate, pins, sessions, sqlite, states};
 
 /// How long one operation may take, on a disk that hangs or behind another program's lock.
 pub(crate) const WITHIN: Duration = Duration::from_secs(10);
@@ -166,6 +166,19 @@ impl Store for Database {
         Box::pin(async move { within("forget", self.forget_one(&upstream)).await })
     }
 
+    fn pins(&self) -> BoxFuture<'_, Result<Vec<PinnedTool>, StoreError>> {
+        Box::pin(within("load", pins::load(&self.pool)))
+    }
+
+    fn save_pins(
+        &self,
+        upstream: &str,
+        tools: Vec<PinnedTool>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let upstream = upstream.to_owned();
+        Box::pin(async move { within("save", pins::save(&self.pool, &upstream, &tools)).await })
+    }
+
     fn session(&self, key: &str) -> BoxFuture<'_, Result<Option<SessionRecord>, StoreError>> {
         let key = key.to_owned();
         Box::pin(async move { within("load", sessions::load(&self.pool, &key)).await })
@@ -187,7 +200,7 @@ impl Store for Database {
 }
 
 /// The outcome of `work`, which is given up when it takes too long; a transaction of it is undone.
-async fn within<T, E>(
+pub(crate) async fn within<T, E>(
     action: &'static str,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, StoreError>

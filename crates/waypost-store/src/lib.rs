@@ -9,6 +9,7 @@ mod ephemeral;
 mod error;
 pub mod keys;
 mod migrate;
+pub mod pins;
 mod record;
 mod sessions;
 mod sqlite;

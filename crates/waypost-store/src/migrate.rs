@@ -58,6 +58,13 @@ const STEPS: &[Step] = &[
         name TEXT PRIMARY KEY,
         until_ms BIGINT NOT NULL
     )"],
+    // Definitions as they were approved, kept whatever becomes of the upstream.
+    &["CREATE TABLE pins (
+        upstream TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        definition TEXT NOT NULL,
+        PRIMARY KEY (upstream, tool)
+    )"],
 ];
 
 /// Brings the tables up to date.

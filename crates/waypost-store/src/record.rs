@@ -115,7 +115,7 @@ fn unsigned(row: &AnyRow, column: &'static str) -> Result<u64, BadRow> {
     u64::try_from(value).map_err(|_| BadRow::Value { column })
 }
 
-fn raw(text: String, column: &'static str) -> Result<Raw, BadRow> {
+pub(crate) fn raw(text: String, column: &'static str) -> Result<Raw, BadRow> {
     Raw::parse(&Bytes::from(text)).map_err(|source| BadRow::Json { column, source })
 }
 

@@ -30,7 +30,7 @@ pub(crate) async fn open(path: &Path) -> Result<AnyPool, OpenError> {
     };
     create(path).map_err(failed)?;
     let real = fs::canonicalize(path).map_err(failed)?;
-    let url = url(&real).ok_or_else(|| OpenError::Path {
+    let url = url(&real, "rw").ok_or_else(|| OpenError::Path {
         path: path.to_owned(),
     })?;
     sqlx::any::install_default_drivers();
@@ -51,6 +51,15 @@ pub(crate) async fn open(path: &Path) -> Result<AnyPool, OpenError> {
     }
     check(&pool, path).await?;
     Ok(pool)
+}
+
+/// Opens a file that is there, perhaps in use, only to read it.
+pub(crate) async fn open_to_read(path: &Path) -> sqlx::Result<AnyPool> {
+    let real = fs::canonicalize(path)?;
+    let odd = || sqlx::Error::Configuration("the path is not UTF-8".into());
+    let url = url(&real, "ro").ok_or_else(odd)?;
+    sqlx::any::install_default_drivers();
+    AnyPoolOptions::new().max_connections(1).connect(&url).await
 }
 
 /// Looks through the pages, so that damage is found now and not in the middle of a call.
@@ -96,7 +105,7 @@ fn create(path: &Path) -> io::Result<()> {
 }
 
 /// The path as the address that the driver wants; `None` unless it is UTF-8.
-fn url(path: &Path) -> Option<String> {
+fn url(path: &Path, mode: &str) -> Option<String> {
     let mut url = "sqlite://".to_owned();
     for byte in path.to_str()?.bytes() {
         if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
@@ -105,7 +114,8 @@ fn url(path: &Path) -> Option<String> {
             write!(url, "%{byte:02X}").ok()?;
         }
     }
-    url.push_str("?mode=rw");
+    url.push_str("?mode=");
+    url.push_str(mode);
     Some(url)
 }
 
@@ -115,7 +125,7 @@ mod tests {
 
     #[test]
     fn odd_characters_of_a_path_are_escaped() {
-        let url = url(Path::new("/srv/my state/ä?#%.db")).unwrap();
+        let url = url(Path::new("/srv/my state/ä?#%.db"), "rw").unwrap();
         assert_eq!(url, "sqlite:///srv/my%20state/%C3%A4%3F%23%25.db?mode=rw");
     }
 }

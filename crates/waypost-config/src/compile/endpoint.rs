@@ -1,10 +1,10 @@
 //! The named endpoints, and who is bound to one.
 
-use super::{names, settings, upstream};
-use crate::config::{Discovery, Endpoint, Filter, Upstream};
+use super::{names, settings, shaping, upstream};
+use crate::config::{Discovery, Endpoint, Upstream};
 use crate::path::KeyPath;
 use crate::problem::Report;
-use crate::raw::{Ordered, RawEndpoint, RawFilter, RawKey};
+use crate::raw::{Ordered, RawEndpoint, RawKey};
 use crate::suggest;
 
 /// Pages beyond this are no pages.
@@ -52,9 +52,9 @@ fn one(
     Endpoint {
         name,
         upstreams: raw.upstreams,
-        tools: filter(raw.tools, &at.key("tools"), report),
-        prompts: filter(raw.prompts, &at.key("prompts"), report),
-        resources: filter(raw.resources, &at.key("resources"), report),
+        tools: shaping::filter(raw.tools, &at.key("tools"), report),
+        prompts: shaping::filter(raw.prompts, &at.key("prompts"), report),
+        resources: shaping::filter(raw.resources, &at.key("resources"), report),
         prefix: raw.prefix,
         page_size: own_size.unwrap_or(page_size),
         discovery: raw.discovery.unwrap_or(discovery),
@@ -94,16 +94,6 @@ fn known(name: &str, (declared, upstreams): Upstreams<'_>, at: &KeyPath, report:
         (Some(now), _) => report.error_hint(at, what, format!("it is `{}` now", now.name)),
         (None, Some(near)) => report.error_hint(at, what, format!("did you mean `{near}`?")),
         (None, None) => report.error_hint(at, what, "name one of `upstreams`"),
-    }
-}
-
-fn filter(raw: RawFilter, at: &KeyPath, report: &mut Report<'_>) -> Filter {
-    for (key, patterns) in [("allow", &raw.allow), ("deny", &raw.deny)] {
-        upstream::globs(patterns, &at.key(key), report);
-    }
-    Filter {
-        allow: raw.allow,
-        deny: raw.deny,
     }
 }
 

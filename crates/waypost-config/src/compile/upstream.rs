@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use globset::Glob;
-
-use super::{names, reach, settings};
-use crate::config::{Reach, ToolRules, Upstream, UpstreamEra};
+use super::{names, reach, settings, shaping};
+use crate::config::{Reach, Upstream, UpstreamEra};
 use crate::path::KeyPath;
 use crate::problem::Report;
-use crate::raw::{Ordered, RawMcpServer, RawServer, RawTools, RawUpstream};
+use crate::raw::{Ordered, RawMcpServer, RawServer, RawUpstream};
 use crate::suggest;
 use crate::units::{self, DurationText, MillisText};
 
@@ -46,7 +44,7 @@ pub(super) fn all(
 /// One upstream, or nothing when it cannot be reached as written.
 fn one(
     name: &str,
-    raw: RawServer,
+    mut raw: RawServer,
     timeout: Duration,
     folder: &Path,
     report: &mut Report<'_>,
@@ -71,7 +69,13 @@ fn one(
         report,
     );
     extensions(&raw.assume_extensions, &at.key("assume_extensions"), report);
-    let tools = tools(&raw.tools, timeout_ceiling, &at.key("tools"), report);
+    let tools = std::mem::take(&mut raw.tools);
+    let tools = shaping::tools(tools, timeout_ceiling, &at.key("tools"), report);
+    let prompts = std::mem::take(&mut raw.prompts);
+    let prompts = shaping::prompts(prompts, &at.key("prompts"), report);
+    let resources = std::mem::take(&mut raw.resources);
+    let resources = shaping::filter(resources, &at.key("resources"), report);
+    let pin = raw.pin;
     let (tasks, required, disabled) = (raw.tasks, raw.required, raw.disabled);
     let stateless = raw.stateless;
     let (era, isolation, declare) = (raw.era, raw.isolation, raw.declare.clone());
@@ -106,6 +110,9 @@ fn one(
         max_in_flight,
         aliases,
         tools,
+        prompts,
+        resources,
+        pin,
         stateless,
         era,
         isolation,
@@ -140,50 +147,6 @@ fn extensions(ids: &[String], at: &KeyPath, report: &mut Report<'_>) {
             let hint = "write it like `io.modelcontextprotocol/tasks`";
             report.error_hint(&at.index(index), "not an extension's identifier", hint);
         }
-    }
-}
-
-fn tools(raw: &RawTools, ceiling: Duration, at: &KeyPath, report: &mut Report<'_>) -> ToolRules {
-    for (key, patterns) in [("allow", &raw.allow), ("deny", &raw.deny)] {
-        globs(patterns, &at.key(key), report);
-    }
-    let mut timeouts = Vec::new();
-    for (pattern, text) in &raw.timeouts.0 {
-        let at = at.key("timeouts").key(pattern);
-        glob(pattern, &at, report);
-        let timeout = settings::duration(text, &at, report);
-        if timeout > ceiling {
-            report.error_hint(
-                &at,
-                "longer than `timeout_ceiling`",
-                "raise `timeout_ceiling` as well",
-            );
-        }
-        timeouts.push((pattern.clone(), timeout));
-    }
-    ToolRules {
-        allow: raw.allow.clone(),
-        deny: raw.deny.clone(),
-        timeouts,
-    }
-}
-
-pub(super) fn globs(patterns: &[String], at: &KeyPath, report: &mut Report<'_>) {
-    for (index, pattern) in patterns.iter().enumerate() {
-        glob(pattern, &at.index(index), report);
-    }
-}
-
-fn glob(pattern: &str, at: &KeyPath, report: &mut Report<'_>) {
-    if pattern.is_empty() {
-        report.error_hint(
-            at,
-            "an empty pattern matches nothing",
-            "`*` matches everything",
-        );
-    } else if Glob::new(pattern).is_err() {
-        let what = format!("not a pattern: {}", report.show(at, pattern));
-        report.error_hint(at, what, "use `*`, `?`, `[ab]` and `{a,b}`");
     }
 }
 

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Ordered, time};
-use crate::config::{Declared, Isolation, TaskPolicy, UpstreamEra};
+use super::{Given, Ordered, RawFilter, time};
+use crate::config::{Declared, Isolation, Pin, TaskPolicy, UpstreamEra};
 use crate::secret::Secret;
 use crate::units::{DurationText, MillisText};
 
@@ -74,8 +74,14 @@ pub(crate) struct RawServer {
     pub(crate) max_in_flight: usize,
     /// Former names, under which handles and resource addresses stay valid.
     pub(crate) aliases: Vec<String>,
-    /// Rules for single tools.
+    /// Which of its tools there are, and what becomes of single ones.
     pub(crate) tools: RawTools,
+    /// Which of its prompts there are, and what becomes of single ones.
+    pub(crate) prompts: RawPrompts,
+    /// Which of its resources and resource templates there are, and which URIs may be read; patterns are for the server's own URI. A pattern that is a template's text, as in `db://{table}/rows`, is for that template, and denies what only it stands for.
+    pub(crate) resources: RawFilter,
+    /// Remembers the tools' definitions over restarts: those of the first look are trusted, later ones that are new or changed are pointed out. `waypost tools pending` shows them, `waypost tools approve` trusts them.
+    pub(crate) pin: Option<Pin>,
     /// Gives clients that open a session at `/mcp/<name>` no session id. As `front.stateless` says when absent.
     pub(crate) stateless: Option<bool>,
     /// Which protocol the server is spoken to in: `modern` is 2026-07-28, `legacy` sessions opened by `initialize`, `sse` the same over the HTTP+SSE transport of 2024-11-05. `auto` asks the server.
@@ -99,6 +105,29 @@ pub(crate) struct RawTools {
     pub(crate) deny: Vec<String>,
     /// Timeouts of tools by pattern, instead of the upstream's `timeout`; the first that matches counts.
     pub(crate) timeouts: Ordered<DurationText>,
+    /// Other names for tools, by original name: letters, digits, `_` and `-`. `prefix` still comes before them.
+    pub(crate) rename: Ordered<String>,
+    /// Descriptions instead of the server's, by original name.
+    pub(crate) describe: Ordered<String>,
+    /// Parameters that callers neither see nor may give, by original name.
+    pub(crate) hide_params: Ordered<Vec<String>>,
+    /// Values for parameters that callers neither see nor may give, by original name: any YAML value; what `${...}` is in is text.
+    pub(crate) set_params: Ordered<Ordered<Given>>,
+    /// Members put into a tool's `annotations`, as in `readOnlyHint: true`, by original name; its others stay.
+    pub(crate) annotations: Ordered<Ordered<Given>>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RawPrompts {
+    /// Shows only prompts whose original name matches one of these patterns. All when empty.
+    pub(crate) allow: Vec<String>,
+    /// Hides prompts whose original name matches one of these patterns; stronger than `allow`.
+    pub(crate) deny: Vec<String>,
+    /// Other names for prompts, by original name: letters, digits, `_` and `-`. `prefix` still comes before them.
+    pub(crate) rename: Ordered<String>,
+    /// Descriptions instead of the server's, by original name.
+    pub(crate) describe: Ordered<String>,
 }
 
 impl Default for RawUpstream {
@@ -133,6 +162,9 @@ impl Default for RawServer {
             max_in_flight: 256,
             aliases: Vec::new(),
             tools: RawTools::default(),
+            prompts: RawPrompts::default(),
+            resources: RawFilter::default(),
+            pin: None,
             stateless: None,
             era: UpstreamEra::Auto,
             isolation: None,

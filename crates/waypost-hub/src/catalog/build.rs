@@ -188,7 +188,7 @@ impl Builder<'_> {
 
     /// What a definition whose name another has is shown as, in this order.
     fn fallbacks(&self, wish: &Wish<'_>) -> Vec<String> {
-        let (upstream, original) = (&wish.member.name, &wish.definition.original);
+        let (upstream, original) = (&wish.member.name, wish.definition.plain_name());
         if self.is_uri() {
             return vec![naming::qualified_uri(upstream, original)];
         }
@@ -248,17 +248,19 @@ impl Builder<'_> {
             member,
             reading,
             definition,
-            name: self.wished_name(member, &definition.original),
+            name: self.wished_name(member, definition),
         });
         wishes.collect()
     }
 
-    fn wished_name(&self, member: &Member, original: &str) -> String {
+    fn wished_name(&self, member: &Member, definition: &Definition) -> String {
+        let original = &*definition.original;
         match self.kind {
             Kind::Tool | Kind::Prompt => {
                 let own = self.rules.and_then(|rules| rules.prefix.as_deref());
                 let prefix = own.unwrap_or(&member.settings.prefix);
-                naming::exposed(&member.name, prefix, original, self.naming.max_length)
+                let name = definition.plain_name();
+                naming::exposed(&member.name, prefix, name, self.naming.max_length)
             }
             // It looks like the qualified form of an upstream's, to which it would be read.
             Kind::Resource | Kind::Template if self.is_qualified(original) => {

@@ -8,7 +8,8 @@ use waypost_wire::text::{NAME, clip};
 use super::Catalog;
 use super::build::{Builder, Claims};
 use super::entry::Kind;
-use super::rules::{Hits, Rules};
+use super::globs::Hits;
+use super::rules::Rules;
 use super::table::{Shelf, Table};
 use crate::member::Member;
 

@@ -7,6 +7,8 @@ use waypost_wire::method;
 use waypost_wire::param::{self, BadAnnotation, ParamHeader};
 use waypost_wire::raw::Raw;
 
+use super::arguments::Arguments;
+use super::shaping::One;
 use crate::member::Member;
 use crate::registry::{Catalogue, Listing};
 
@@ -129,6 +131,10 @@ pub struct Entry {
     pub definition: Raw,
     /// Arguments that travel in headers too; tools only.
     pub params: Arc<[ParamHeader]>,
+    /// The name that the file gives it, without what stands before it.
+    pub renamed: Option<Arc<str>>,
+    /// What of its arguments is not the caller's to give; `None` is nothing.
+    pub arguments: Option<Arc<Arguments>>,
 }
 
 /// A definition that is not shown, and why.
@@ -147,6 +153,15 @@ pub enum Rejected {
     /// transports, custom headers from tool parameters).
     #[error("{0}")]
     Annotation(#[from] BadAnnotation),
+    /// The file hides a parameter that the server needs, and gives it no value: no call could work.
+    #[error(
+        "its parameter `{param}` is hidden, but the server needs it; hint: give it a value in \
+         `tools.set_params`"
+    )]
+    Needed {
+        /// The parameter.
+        param: String,
+    },
 }
 
 /// A definition as an upstream sent it, read as far as needed.
@@ -155,6 +170,8 @@ pub(super) struct Definition {
     pub(super) original: Arc<str>,
     raw: Raw,
     params: Arc<[ParamHeader]>,
+    pub(super) renamed: Option<Arc<str>>,
+    arguments: Option<Arc<Arguments>>,
 }
 
 impl Definition {
@@ -173,7 +190,27 @@ impl Definition {
             original: original.into(),
             raw: raw.clone(),
             params: params.into(),
+            renamed: None,
+            arguments: None,
         })
+    }
+
+    /// The definition as the file wants it to be.
+    pub(super) fn shaped(mut self, one: &One) -> Result<Self, Rejected> {
+        if one.changes() {
+            let mut object = self.raw.as_object()?;
+            one.shape(&mut object)?;
+            self.raw = object.into();
+        }
+        self.renamed = one.name.as_deref().map(Into::into);
+        let arguments = one.arguments();
+        self.arguments = arguments.map(|own| Arc::new(own.of(&self.params)));
+        Ok(self)
+    }
+
+    /// The name that it would have without anything before it.
+    pub(super) fn plain_name(&self) -> &str {
+        self.renamed.as_deref().unwrap_or(&self.original)
     }
 
     /// The definition under the name that clients will use. Nothing but the name changes; the
@@ -205,6 +242,21 @@ impl Definition {
             member: Arc::clone(member),
             definition,
             params: Arc::clone(&self.params),
+            renamed: self.renamed.clone(),
+            arguments: self.arguments.clone(),
         }
+    }
+}
+
+impl Entry {
+    /// Those of its header parameters that callers see.
+    pub(crate) fn seen_params(&self) -> &[ParamHeader] {
+        let own = self.arguments.as_ref();
+        own.map_or(&self.params, |own| &own.params)
+    }
+
+    /// What it is called where it comes from, or by the file.
+    pub(crate) fn plain_name(&self) -> &str {
+        self.renamed.as_deref().unwrap_or(&self.original)
     }
 }

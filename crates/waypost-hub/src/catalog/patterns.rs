@@ -1,42 +1,67 @@
-//! Patterns over tools' names that match none: most often a typo.
+//! Settings for names that an upstream does not have: most often a typo.
 
 use std::sync::Arc;
 
 use globset::Glob;
 use waypost_config::nearest;
-use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, clip};
 
 use super::build::Warning;
 use super::entry::Kind;
 use crate::member::Member;
+use crate::registry::Learned;
 
-/// A warning for each pattern of the upstream that matches none of these, its tools.
-pub(super) fn unmatched(member: &Member, tools: &[Raw]) -> Vec<Warning> {
-    let rules = &member.settings.tools;
-    let timeouts = rules.timeouts.iter().map(|(pattern, _)| pattern);
-    let all = rules.allow.iter().map(|pattern| ("allow", pattern));
-    let all = all.chain(rules.deny.iter().map(|pattern| ("deny", pattern)));
-    let mut all = all
-        .chain(timeouts.map(|pattern| ("timeouts", pattern)))
-        .peekable();
-    if all.peek().is_none() {
+/// A warning for each setting of the upstream that is for none of what it lists of a kind. Those
+/// for resources are looked at with the resources, and not where there are templates: then there
+/// are more of them than any list says.
+pub(super) fn unmatched(member: &Member, kind: Kind, learned: &Learned) -> Vec<Warning> {
+    let templates = Kind::Template.listing(&learned.catalogue);
+    let is_open = templates.is_some_and(|list| !list.items.is_empty());
+    let key = match kind {
+        Kind::Tool | Kind::Prompt => kind.list_member(),
+        Kind::Resource if !is_open && !member.is_unread(Kind::Template) => kind.list_member(),
+        Kind::Resource | Kind::Template => return Vec::new(),
+    };
+    let shaping = member.shaping();
+    let filters = shaping.map(|shaping| shaping.globs(kind).patterns());
+    let mut patterns: Vec<(&str, &str)> = filters.into_iter().flatten().collect();
+    if kind == Kind::Tool {
+        let timeouts = member.settings.tools.timeouts.iter();
+        patterns.extend(timeouts.map(|(pattern, _)| ("timeouts", pattern.as_str())));
+    }
+    let named = shaping.map(|shaping| shaping.named(kind));
+    let named: Vec<_> = named.into_iter().flatten().collect();
+    if patterns.is_empty() && named.is_empty() {
         return Vec::new();
     }
-    let names: Vec<_> = tools.iter().filter_map(name).collect();
-    let unmatched = all.filter(|(_, pattern)| !matches_any(pattern, &names));
-    let warning = |(rule, pattern): (&str, &String)| Warning {
+    let names = names(kind, learned);
+    let word = kind.word();
+    let idle = patterns
+        .iter()
+        .filter(|(_, pattern)| !matches_any(pattern, &names));
+    let idle = idle.map(|(rule, pattern)| {
+        let what = format!("pattern `{pattern}` of `{key}.{rule}` matches no {word}");
+        what + &meant(pattern, &names)
+    });
+    let unknown = named
+        .iter()
+        .filter(|(_, name)| !names.iter().any(|known| known == name));
+    let unknown = unknown.map(|(rule, name)| {
+        let what = format!("`{key}.{rule}` is for `{name}`, and it has no such {word}");
+        what + &meant(name, &names)
+    });
+    let warning = |text| Warning {
         upstream: Arc::clone(&member.name),
-        text: text(rule, pattern, &names),
+        text,
     };
-    unmatched.map(warning).collect()
+    idle.chain(unknown).map(warning).collect()
 }
 
-fn text(rule: &str, pattern: &str, names: &[String]) -> String {
-    let what = format!("pattern `{pattern}` of `tools.{rule}` matches no tool");
-    match nearest(pattern, names.iter().map(String::as_str)) {
-        Some(meant) => format!("{what}; did you mean `{}`?", clip(meant, NAME)),
-        None => what,
+/// What was probably meant, as the end of a message.
+pub(super) fn meant(text: &str, names: &[String]) -> String {
+    match nearest(text, names.iter().map(String::as_str)) {
+        Some(meant) => format!("; did you mean `{}`?", clip(meant, NAME)),
+        None => String::new(),
     }
 }
 
@@ -44,10 +69,15 @@ fn text(rule: &str, pattern: &str, names: &[String]) -> String {
 fn matches_any(pattern: &str, names: &[String]) -> bool {
     Glob::new(pattern).is_ok_and(|glob| {
         let glob = glob.compile_matcher();
-        names.iter().any(|name| glob.is_match(name))
+        names
+            .iter()
+            .any(|name| glob.is_match(name) || name == pattern)
     })
 }
 
-fn name(tool: &Raw) -> Option<String> {
-    tool.as_object().ok()?.string(Kind::Tool.name_member())
+fn names(kind: Kind, learned: &Learned) -> Vec<String> {
+    let listing = kind.listing(&learned.catalogue);
+    let items = listing.map(|l| l.items.as_slice()).unwrap_or_default();
+    let name = |raw: &waypost_wire::raw::Raw| raw.as_object().ok()?.string(kind.name_member());
+    items.iter().filter_map(name).collect()
 }

@@ -7,7 +7,10 @@ use waypost_wire::text::{NAME, clip};
 use super::build::Warning;
 use super::entry::{Definition, Kind};
 use super::patterns;
+use super::sieve::{Held, Sieve};
+use super::template;
 use crate::member::Member;
+use crate::pins::Pinned;
 use crate::registry::Learned;
 
 /// What one upstream lists of a kind, sorted by original name.
@@ -16,9 +19,12 @@ pub(super) struct Reading {
     pub(super) member: Arc<Member>,
     pub(super) kind: Kind,
     pub(super) definitions: Vec<Definition>,
-    /// What could not be used, and patterns that are of no use.
+    /// What could not be used, and settings that are of no use.
     pub(super) dropped: Vec<Warning>,
+    pub(super) held: Held,
     learned: Arc<Learned>,
+    /// What the tools were.
+    pinned: Option<Arc<Pinned>>,
 }
 
 impl Reading {
@@ -45,20 +51,41 @@ impl Reading {
             let [one, two] = [&self.learned, learned].map(|l| self.kind.listing(&l.catalogue));
             one.map(|l| &l.items) == two.map(|l| &l.items)
         };
-        Arc::ptr_eq(&self.member, member) && (items(&self.learned) == items(learned) || same())
+        let is_pinned_so = || {
+            let pinned = member.pinned();
+            let at = |pinned: &Option<Arc<Pinned>>| pinned.as_ref().map(Arc::as_ptr);
+            at(&pinned) == at(&self.pinned)
+        };
+        Arc::ptr_eq(&self.member, member)
+            && is_pinned_so()
+            && (items(&self.learned) == items(learned) || same())
+    }
+
+    /// Whether a URI is none that only a denied one of these templates stands for. Of two that
+    /// could the one that says more of it counts.
+    pub(super) fn stands_for(&self, uri: &str) -> bool {
+        let longest = |texts: &mut dyn Iterator<Item = &Arc<str>>| {
+            let fits = texts.filter(|text| template::may_be(text, uri));
+            fits.map(|text| template::beginning(text).len()).max()
+        };
+        let denied = longest(&mut self.held.denied.iter());
+        denied.is_none_or(|denied| {
+            let mut shown = self.definitions.iter().map(|shown| &shown.original);
+            longest(&mut shown).is_some_and(|shown| shown > denied)
+        })
     }
 
     fn new(member: &Arc<Member>, kind: Kind, learned: Arc<Learned>) -> Self {
         let (mut definitions, mut dropped) = (Vec::<Definition>::new(), Vec::new());
         let listing = kind.listing(&learned.catalogue);
         let items = listing.map(|l| l.items.as_slice()).unwrap_or_default();
-        if kind == Kind::Tool {
-            dropped = patterns::unmatched(member, items);
-        }
+        dropped.extend(patterns::unmatched(member, kind, &learned));
+        let pinned = member.pinned();
+        let mut sieve = Sieve::new(member, kind, pinned.as_deref());
         for raw in items {
-            match Definition::read(kind, raw) {
-                Ok(d) if kind == Kind::Tool && !member.allows_tool(&d.original) => {}
-                Ok(definition) => definitions.push(definition),
+            let read = Definition::read(kind, raw);
+            match read.and_then(|definition| sieve.pass(raw, definition)) {
+                Ok(definition) => definitions.extend(definition),
                 Err(why) => {
                     let object = raw.as_object().ok();
                     let name = object.and_then(|o| o.string(kind.name_member()));
@@ -84,12 +111,17 @@ impl Reading {
             }
             is_again
         });
+        let mut held = sieve.held;
+        dropped.append(&mut held.warnings);
+        held.hidden.sort();
         Self {
             member: Arc::clone(member),
             kind,
             definitions,
             dropped,
+            held,
             learned,
+            pinned,
         }
     }
 }

@@ -3,12 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use globset::{Glob, GlobSet};
-use url::Url;
-use waypost_config::config::{Discovery, Endpoint, Filter};
-use waypost_wire::uri;
+use waypost_config::config::{Discovery, Endpoint};
 
 use super::entry::Kind;
+use super::globs::{Globs, Hits};
 
 /// The settings of one endpoint, ready for use.
 #[derive(Debug)]
@@ -27,18 +25,6 @@ pub struct Rules {
     prompts: Globs,
     resources: Globs,
 }
-
-/// The patterns of one kind.
-#[derive(Debug)]
-struct Globs {
-    patterns: Filter,
-    allow: GlobSet,
-    deny: GlobSet,
-}
-
-/// Which patterns have matched something: those of `allow`, then those of `deny`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Hits(Vec<bool>);
 
 // === impl Rules ===
 
@@ -68,21 +54,9 @@ impl Rules {
         self.globs(kind).allows(original)
     }
 
-    /// Whether it lets a URI be read that is in no list. Servers take different spellings of one
-    /// address for the same, so each of them must be allowed; and a spelling that has no other use
-    /// than to be read as something else is not.
+    /// Whether it lets a URI be read that is in no list: see [`Globs::allows_uri`].
     pub fn allows_uri(&self, original: &str) -> bool {
-        if self.patterns(Kind::Resource).next().is_none() {
-            return true;
-        }
-        let fine = |uri: &str| {
-            let plain = uri::decoded(uri);
-            let allows = |uri: &str| self.allows(Kind::Resource, uri);
-            allows(uri) && allows(&plain) && !uri::is_evasive(&plain)
-        };
-        // Many a server parses it as browsers do, to which `file:/a/./b` is `file:///a/b`.
-        let parsed = Url::parse(original).ok();
-        fine(original) && parsed.is_none_or(|parsed| fine(parsed.as_str()))
+        self.resources.allows_uri(original, |_| true)
     }
 
     /// As [`Rules::allows`], and notes which patterns match.
@@ -92,12 +66,10 @@ impl Rules {
 
     /// The patterns of a kind, each with the key that it stands under.
     pub(super) fn patterns(&self, kind: Kind) -> impl Iterator<Item = (&'static str, &str)> {
-        let Filter { allow, deny } = &self.globs(kind).patterns;
-        let allow = allow.iter().map(|pattern| ("allow", pattern.as_str()));
-        allow.chain(deny.iter().map(|pattern| ("deny", pattern.as_str())))
+        self.globs(kind).patterns()
     }
 
-    fn globs(&self, kind: Kind) -> &Globs {
+    pub(super) fn globs(&self, kind: Kind) -> &Globs {
         match kind {
             Kind::Tool => &self.tools,
             Kind::Prompt => &self.prompts,
@@ -106,72 +78,10 @@ impl Rules {
     }
 }
 
-// === impl Globs ===
-
-impl Globs {
-    fn new(filter: &Filter) -> Self {
-        Self {
-            patterns: filter.clone(),
-            allow: set(&filter.allow).unwrap_or_else(GlobSet::empty),
-            deny: set(&filter.deny).unwrap_or_else(everything),
-        }
-    }
-
-    fn allows(&self, name: &str) -> bool {
-        let allowed = self.patterns.allow.is_empty() || self.allow.is_match(name);
-        allowed && !self.deny.is_match(name)
-    }
-
-    fn look(&self, name: &str, hits: &mut Hits) -> bool {
-        let (allow, deny) = (self.allow.matches(name), self.deny.matches(name));
-        let allowed = self.patterns.allow.is_empty() || !allow.is_empty();
-        let first = self.patterns.allow.len();
-        hits.0.resize(first + self.patterns.deny.len(), false);
-        let denied = !deny.is_empty();
-        for at in allow
-            .into_iter()
-            .chain(deny.into_iter().map(|at| first + at))
-        {
-            if let Some(hit) = hits.0.get_mut(at) {
-                *hit = true;
-            }
-        }
-        allowed && !denied
-    }
-}
-
-/// The configuration has checked every pattern; should they be too much together all the same,
-/// nothing may become visible by that.
-fn set(patterns: &[String]) -> Option<GlobSet> {
-    let mut builder = GlobSet::builder();
-    for pattern in patterns {
-        builder.add(Glob::new(pattern).ok()?);
-    }
-    builder.build().ok()
-}
-
-fn everything() -> GlobSet {
-    set(&["*".to_owned()]).unwrap_or_else(GlobSet::empty)
-}
-
-// === impl Hits ===
-
-impl Hits {
-    pub(super) fn add(&mut self, other: &Self) {
-        let length = self.0.len().max(other.0.len());
-        self.0.resize(length, false);
-        for (hit, other) in self.0.iter_mut().zip(&other.0) {
-            *hit |= other;
-        }
-    }
-
-    pub(super) fn has(&self, at: usize) -> bool {
-        self.0.get(at).copied().unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use waypost_config::config::Filter;
+
     use super::*;
 
     #[track_caller]

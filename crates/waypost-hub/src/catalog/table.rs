@@ -166,7 +166,7 @@ impl Table {
     pub fn index(&self) -> &Index {
         self.index.get_or_init(|| {
             let text = |entry: &Arc<Entry>| {
-                Document::of(&entry.member.name, &entry.original, &entry.definition)
+                Document::of(&entry.member.name, entry.plain_name(), &entry.definition)
             };
             let documents: Vec<Document> = self.entries().map(text).collect();
             Index::new(&documents)

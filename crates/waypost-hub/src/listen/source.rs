@@ -16,6 +16,7 @@ use waypost_wire::uri;
 
 use crate::asks;
 use crate::call::{Call, Carrier};
+use crate::catalog::entry::Kind;
 use crate::catalog::rules::Rules;
 use crate::error::CallError;
 use crate::event::SubscriptionRefused;
@@ -209,7 +210,11 @@ impl Group {
     fn has_part(&self, original: &str) -> bool {
         let is_part = |(whole, _): &(String, String)| uri::is_part(original, whole);
         let rules = self.rules.as_ref();
-        self.uris.iter().any(is_part) && rules.is_none_or(|rules| rules.allows_uri(original))
+        let shaping = self.member.shaping();
+        let own = shaping.map(|shaping| shaping.globs(Kind::Resource));
+        self.uris.iter().any(is_part)
+            && rules.is_none_or(|rules| rules.allows_uri(original))
+            && own.is_none_or(|own| own.allows_uri(original, |_| true))
     }
 
     /// A listener that could not answer a task's question learns that there is one from the

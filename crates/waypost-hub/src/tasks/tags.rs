@@ -137,6 +137,8 @@ mod tests {
                 member: Arc::clone(member),
                 definition: Raw::empty_object(),
                 params: [].into(),
+                renamed: None,
+                arguments: None,
             })
         });
         Arc::new(Catalog::default().with_tools(&entries.collect::<Vec<_>>()))

@@ -17,7 +17,7 @@ use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
 use waypost_hub::reply::{End, Reply};
-use waypost_hub::store::{Store, StoreError};
+use waypost_hub::store::{PinnedTool, Store, StoreError};
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::error::ErrorObject;
@@ -196,7 +196,27 @@ pub(crate) struct Memory(
     pub(crate) Mutex<HashSet<String>>,
     /// Whether it takes no more of them.
     pub(crate) AtomicBool,
+    pub(crate) Pinned,
 );
+
+/// The pins that a store has, or none that can be read.
+#[derive(Debug, Default)]
+pub(crate) struct Pinned {
+    pub(crate) tools: Mutex<Vec<PinnedTool>>,
+    pub(crate) broken: AtomicBool,
+}
+
+impl Pinned {
+    fn check(&self) -> Result<(), StoreError> {
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(StoreError {
+                action: "load",
+                source: "the disk is full".into(),
+            }),
+            false => Ok(()),
+        }
+    }
+}
 
 impl Store for Memory {
     fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
@@ -226,6 +246,30 @@ impl Store for Memory {
         }
         let is_new = self.2.lock().unwrap().insert(name.to_owned());
         async move { Ok(is_new) }.boxed()
+    }
+
+    fn pins(&self) -> BoxFuture<'_, Result<Vec<PinnedTool>, StoreError>> {
+        async {
+            self.4.check()?;
+            Ok(self.4.tools.lock().unwrap().clone())
+        }
+        .boxed()
+    }
+
+    fn save_pins(
+        &self,
+        upstream: &str,
+        tools: Vec<PinnedTool>,
+    ) -> BoxFuture<'_, Result<(), StoreError>> {
+        let upstream = upstream.to_owned();
+        async move {
+            self.4.check()?;
+            let mut all = self.4.tools.lock().unwrap();
+            all.retain(|pin| pin.upstream != upstream);
+            all.extend(tools);
+            Ok(())
+        }
+        .boxed()
     }
 }
 

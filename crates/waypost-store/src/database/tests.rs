@@ -224,6 +224,7 @@ async fn a_file_of_the_first_version_is_brought_up_to_date() {
     database.save(old.clone()).await.unwrap();
     database.save(learned("sessions")).await.unwrap();
     for statement in [
+        "DROP TABLE pins",
         "DROP TABLE client_sessions",
         "DROP TABLE used_states",
         "ALTER TABLE upstreams DROP COLUMN claims",
@@ -257,6 +258,47 @@ async fn a_path_with_odd_characters_works() {
     let database = Database::open(&path).await.unwrap();
     database.save(learned("builds")).await.unwrap();
     assert!(path.is_file());
+}
+
+fn pin(upstream: &str, tool: &str, definition: &str) -> PinnedTool {
+    PinnedTool {
+        upstream: upstream.to_owned(),
+        tool: tool.to_owned(),
+        definition: raw(definition),
+    }
+}
+
+#[tokio::test]
+async fn pins_outlive_a_restart_and_what_is_forgotten_of_their_upstream() {
+    let (folder, database) = fresh().await;
+    assert_eq!(database.pins().await.unwrap(), []);
+    let (a, b) = (pin("a", "x", TOOL), pin("b", "x", "{}"));
+    let old = vec![pin("a", "old", "{}"), pin("a", "x", "{}")];
+    database.save_pins("a", old).await.unwrap();
+    database.save_pins("b", vec![b.clone()]).await.unwrap();
+    database.save_pins("a", vec![a.clone()]).await.unwrap();
+    database.forget("a").await.unwrap();
+    assert_eq!(database.pins().await.unwrap(), [a.clone(), b.clone()]);
+
+    let path = folder.path().join("waypost.db");
+    let read = crate::pins::read(&path).await.unwrap();
+    assert_eq!(read, [a.clone(), b.clone()], "while it is in use");
+    database.close().await;
+    assert_eq!(crate::pins::read(&path).await.unwrap(), [a, b]);
+    let nothing = crate::pins::read(&folder.path().join("none.db")).await;
+    assert_eq!(nothing.unwrap(), []);
+    assert!(!folder.path().join("none.db").exists());
+}
+
+#[tokio::test]
+async fn a_pin_that_cannot_be_read_is_not_taken_for_none() {
+    let (_folder, database) = fresh().await;
+    database
+        .save_pins("a", vec![pin("a", "x", "{}")])
+        .await
+        .unwrap();
+    sql(&database, "UPDATE pins SET definition = '{'").await;
+    assert!(database.pins().await.is_err());
 }
 
 fn record(level: Option<&str>, resources: &[&str], ended: bool) -> SessionRecord {
@@ -345,12 +387,14 @@ async fn a_database_that_does_not_answer_is_given_up() {
         store.load().await.map(drop),
         store.save(learned("a")).await,
         store.forget("a").await,
+        store.pins().await.map(drop),
+        store.save_pins("a", Vec::new()).await,
         store.session("a").await.map(drop),
         store.save_session("a", SessionRecord::default()).await,
         store.use_state("a", 1).await.map(drop),
     ];
     assert!(errors.iter().all(Result::is_err), "{errors:?}");
-    assert!(started.elapsed() <= WITHIN * 7, "{:?}", started.elapsed());
+    assert!(started.elapsed() <= WITHIN * 9, "{:?}", started.elapsed());
     tokio::time::resume();
     drop(held);
     store.save(learned("a")).await.unwrap();

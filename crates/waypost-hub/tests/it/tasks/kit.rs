@@ -257,6 +257,8 @@ impl Setup {
                 original: original.into(),
                 member: Arc::clone(&member),
                 definition: Raw::empty_object(),
+                renamed: None,
+                arguments: None,
                 params: [].into(),
             })
         };
