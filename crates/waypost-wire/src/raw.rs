@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Range;
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use crate::error::Malformed;
-use crate::object::Object;
+use crate::object::{Object, write_string};
 
 /// One valid JSON value, as received: number spelling, key order and white space survive.
 ///
@@ -153,6 +154,41 @@ impl Raw {
         Object::parse(&self.0)
     }
 
+    /// The same object with this value for `key`, in place or at its end; every other byte stays.
+    ///
+    /// # Errors
+    /// [`Malformed`] when it is no object or repeats a key.
+    pub fn with_member(&self, key: &str, value: &Self) -> Result<Self, Malformed> {
+        let object = self.as_object()?;
+        let range = object.get(key).and_then(|old| self.range_of(old));
+        let end = self.0.len().saturating_sub(1);
+        let range = range.unwrap_or(end..end);
+        let parts = (self.0.get(..range.start), self.0.get(range.end..));
+        let (Some(before), Some(after)) = parts else {
+            return Err(Malformed::NotObject);
+        };
+        let mut out = Vec::with_capacity(self.0.len() + key.len() + value.0.len() + 4);
+        out.extend_from_slice(before);
+        if range.is_empty() {
+            if !object.is_empty() {
+                out.push(b',');
+            }
+            write_string(&mut out, key);
+            out.push(b':');
+        }
+        out.extend_from_slice(&value.0);
+        out.extend_from_slice(after);
+        Ok(Self(out.into()))
+    }
+
+    /// Where in its bytes a value is that was read from it.
+    fn range_of(&self, part: &Self) -> Option<Range<usize>> {
+        let start = part.0.as_ptr().addr();
+        let start = start.checked_sub(self.0.as_ptr().addr())?;
+        let end = start.checked_add(part.0.len())?;
+        (end <= self.0.len()).then_some(start..end)
+    }
+
     /// The items of a JSON array.
     pub fn as_array(&self) -> Option<Vec<Self>> {
         if self.0.first() != Some(&b'[') {
@@ -220,6 +256,22 @@ mod tests {
         assert_eq!(Raw::concat(&one_by_one), array);
         let empty = Raw::array([]);
         assert_eq!(Raw::concat([&empty, &array, &empty]), array);
+    }
+
+    #[test]
+    fn a_member_is_put_in_and_every_other_byte_stays() {
+        let with = |text: &str, key: &str| {
+            let raw = Raw::parse(&Bytes::from(text.to_owned())).unwrap();
+            raw.with_member(key, &Raw::string("new"))
+                .map(|raw| raw.to_string())
+        };
+        let text = r#"{ "z" : 1.0 , "d\u0065" : "old" , "a":[ ] }"#;
+        let expected = r#"{ "z" : 1.0 , "d\u0065" : "new" , "a":[ ] }"#;
+        assert_eq!(with(text, "de").unwrap(), expected);
+        let added = r#"{ "z":1 ,"q\"":"new"}"#;
+        assert_eq!(with(r#"{ "z":1 }"#, "q\"").unwrap(), added);
+        assert_eq!(with("{ }", "a").unwrap(), r#"{ "a":"new"}"#);
+        assert!(with("[1]", "a").is_err() && with(r#"{"a":1,"a":2}"#, "a").is_err());
     }
 
     #[test]

@@ -10,6 +10,7 @@
 mod endpoints;
 mod robust;
 mod settings;
+mod shaping;
 mod sources;
 mod together;
 mod upstreams;

@@ -198,9 +198,7 @@ impl Definition {
     /// The definition as the file wants it to be.
     pub(super) fn shaped(mut self, one: &One) -> Result<Self, Rejected> {
         if one.changes() {
-            let mut object = self.raw.as_object()?;
-            one.shape(&mut object)?;
-            self.raw = object.into();
+            self.raw = one.shape(&self.raw)?;
         }
         self.renamed = one.name.as_deref().map(Into::into);
         let arguments = one.arguments();

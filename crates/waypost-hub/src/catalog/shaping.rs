@@ -2,11 +2,13 @@
 //! they say.
 
 use std::collections::HashMap;
+use std::fmt;
 
 use bytes::Bytes;
 use waypost_config::config::{Pin, Upstream as Settings};
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::text::{NAME, clip};
 
 use super::arguments::Arguments;
 use super::entry::{Kind, Rejected};
@@ -26,7 +28,7 @@ pub(crate) struct Shaping {
 }
 
 /// What becomes of one tool or prompt.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct One {
     /// Its name instead of the original one.
     pub(crate) name: Option<String>,
@@ -122,69 +124,73 @@ impl One {
         self.description.is_some() || !self.annotations.is_empty() || !self.hidden.is_empty()
     }
 
-    /// Changes a definition: its name is left to the catalogue.
+    /// Changes a definition; its name is left to the catalogue. What is not changed keeps its bytes.
     ///
     /// # Errors
     /// [`Rejected::Needed`] for a tool that no call could reach.
-    pub(super) fn shape(&self, object: &mut Object) -> Result<(), Rejected> {
+    pub(super) fn shape(&self, raw: &Raw) -> Result<Raw, Rejected> {
+        let mut raw = raw.clone();
         if let Some(text) = &self.description {
-            object.set("description", text.clone());
+            raw = raw.with_member("description", text)?;
         }
         if !self.annotations.is_empty() {
-            let own = object
-                .get("annotations")
-                .and_then(|raw| raw.as_object().ok());
-            let mut own = own.unwrap_or_default();
+            let own = raw.as_object()?.get("annotations").cloned();
+            let own = own.filter(Raw::is_object);
+            let mut own = own.unwrap_or_else(Raw::empty_object);
             for (name, value) in &self.annotations {
-                own.set(name, value.clone());
+                own = own.with_member(name, value)?;
             }
-            object.set("annotations", own.into());
+            raw = raw.with_member("annotations", &own)?;
         }
-        self.hide(object)
+        let schema = raw.as_object()?.get("inputSchema").cloned();
+        match schema.filter(|schema| schema.is_object() && !self.hidden.is_empty()) {
+            Some(schema) => Ok(raw.with_member("inputSchema", &self.hide(schema)?)?),
+            None => Ok(raw),
+        }
     }
 
-    /// Takes parameters out of what callers see.
-    fn hide(&self, object: &mut Object) -> Result<(), Rejected> {
-        let schema = object
-            .get("inputSchema")
-            .filter(|_| !self.hidden.is_empty());
-        let Some(mut schema) = schema.and_then(|raw| raw.as_object().ok()) else {
-            return Ok(());
-        };
-        let properties = schema
+    /// The schema without the parameters that callers do not see.
+    fn hide(&self, mut schema: Raw) -> Result<Raw, Rejected> {
+        let object = schema.as_object()?;
+        let properties = object
             .get("properties")
             .and_then(|raw| raw.as_object().ok());
         if let Some(mut properties) = properties {
             for (_, name) in &self.hidden {
                 properties.remove(name);
             }
-            schema.set("properties", properties.into());
+            schema = schema.with_member("properties", &properties.into())?;
         }
-        if let Some(required) = schema.get("required").and_then(Raw::as_array) {
-            let is_hidden = |raw: &Raw| {
-                let name = raw.as_str()?;
-                self.hidden.iter().find(|(_, own)| **own == *name)
-            };
-            let is_set = |name: &str| self.set.iter().any(|(own, _)| own == name);
-            let mut hidden = required.iter().filter_map(is_hidden);
-            if let Some((_, name)) = hidden.find(|(_, name)| !is_set(name)) {
-                return Err(Rejected::Needed {
-                    param: name.clone(),
-                });
-            }
-            let left: Vec<Raw> = required
-                .into_iter()
-                .filter(|raw| is_hidden(raw).is_none())
-                .collect();
+        let required = object.get("required").and_then(Raw::as_array);
+        let required = required.unwrap_or_default();
+        let hidden = |raw: &Raw| {
+            let name = raw.as_str()?;
+            let mut all = self.hidden.iter().map(|(_, own)| own);
+            all.find(|own| **own == *name)
+        };
+        let is_set = |name: &&String| self.set.iter().any(|(own, _)| own == *name);
+        if let Some(name) = required
+            .iter()
+            .filter_map(hidden)
+            .find(|name| !is_set(name))
+        {
+            let param = clip(name, NAME).into_owned();
+            return Err(Rejected::Needed { param });
+        }
+        let left: Vec<&Raw> = required
+            .iter()
+            .filter(|raw| hidden(raw).is_none())
+            .collect();
+        if left.len() == required.len() {
+            return Ok(schema);
+        }
+        if left.is_empty() {
             // To old versions of JSON Schema an empty one is an error.
-            if left.is_empty() {
-                schema.remove("required");
-            } else {
-                schema.set("required", Raw::array(&left));
-            }
+            let mut object = schema.as_object()?;
+            object.remove("required");
+            return Ok(object.into());
         }
-        object.set("inputSchema", schema.into());
-        Ok(())
+        Ok(schema.with_member("required", &Raw::array(left))?)
     }
 
     /// What a call's arguments are to be; `None` where that is the caller's alone.
@@ -211,7 +217,95 @@ impl One {
     }
 }
 
+impl fmt::Debug for One {
+    /// Leaves out values that are set: they may be secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("One");
+        out.field("name", &self.name);
+        out.field("description", &self.description);
+        out.field("annotations", &self.annotations);
+        out.field("hidden", &self.hidden).finish_non_exhaustive()
+    }
+}
+
 /// The configuration made it, so it is JSON.
 fn json(text: &str) -> Raw {
     Raw::parse(&Bytes::from(text.to_owned())).unwrap_or_else(|_| Raw::null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Number spelling, key order, white space, `$ref`, unknown keys.
+    const SEND: &str = r##"{ "x-new" : [1.0], "name":"send", "description":"Sends \u0069t.",
+        "inputSchema":{"$defs":{"n":{"minimum":1.50}}, "properties":{"to":{"a" : 1e2},"token":{},"n":{"$ref":"#/$defs/n","big":12345678901234567890123}}, "required":["token", "to"] },
+        "outputSchema":{"properties":{"token":{}},"required":["token"]},
+        "annotations":{ "openWorldHint":true, "readOnlyHint" : false }, "_meta":{"z":1e2} }"##;
+
+    #[track_caller]
+    fn check(settings: &str, replaced: &[(&str, &str)]) {
+        let yaml = format!("upstreams: {{ u: {{ command: x, tools: {settings} }} }}");
+        let config = waypost_config::parse_str(&yaml).unwrap().config;
+        let shaping = Shaping::of(&config.upstreams[0]).unwrap();
+        let raw = Raw::parse(&Bytes::from(SEND)).unwrap();
+        let expected = replaced.iter().fold(SEND.to_owned(), |text, (old, new)| {
+            assert_eq!(text.matches(old).count(), 1, "{old}");
+            text.replace(old, new)
+        });
+        let one = shaping.one(Kind::Tool, "send").unwrap();
+        assert_eq!(one.shape(&raw).unwrap().text(), expected);
+        assert!(shaping.one(Kind::Prompt, "send").is_none());
+    }
+
+    #[test]
+    fn a20_only_what_the_file_names_becomes_another_byte_for_byte() {
+        check("{ rename: { send: x } }", &[]);
+        check(
+            "{ describe: { send: \"Mails\\nit.\" } }",
+            &[(r#""Sends \u0069t.""#, r#""Mails\nit.""#)],
+        );
+        check(
+            "{ annotations: { send: { readOnlyHint: true, x: 1.0, y: [a, 'true', 1e2] } } }",
+            &[(
+                r#""readOnlyHint" : false }"#,
+                r#""readOnlyHint" : true ,"x":1.0,"y":["a","true",1e2]}"#,
+            )],
+        );
+        check(
+            "{ set_params: { send: { token: 1 } } }",
+            &[
+                (r#","token":{},"n""#, r#","n""#),
+                (r#"["token", "to"]"#, r#"["to"]"#),
+            ],
+        );
+        check(
+            "{ set_params: { send: { token: 1, to: 2 } }, hide_params: { send: [n] } }",
+            &[
+                (
+                    r#"{"$defs":{"n":{"minimum":1.50}}, "properties""#,
+                    r#"{"$defs":{"n":{"minimum":1.50}},"properties""#,
+                ),
+                (
+                    r##"{"to":{"a" : 1e2},"token":{},"n":{"$ref":"#/$defs/n","big":12345678901234567890123}}, "required":["token", "to"] }"##,
+                    "{}}",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn an_upstream_of_which_the_file_says_nothing_is_not_shaped() {
+        let yaml = "upstreams: { u: { command: x, tools: { timeouts: { a: 1s } } } }";
+        let config = waypost_config::parse_str(yaml).unwrap().config;
+        assert!(Shaping::of(&config.upstreams[0]).is_none());
+    }
+
+    #[test]
+    fn values_that_are_set_are_not_printed() {
+        let yaml = "upstreams: { u: { command: x, tools: { set_params: { a: { b: canary } } } } }";
+        let config = waypost_config::parse_str(yaml).unwrap().config;
+        let shaping = Shaping::of(&config.upstreams[0]);
+        assert!(!format!("{shaping:?} {config:?}").contains("canary"));
+    }
 }
