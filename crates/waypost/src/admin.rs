@@ -8,6 +8,7 @@ mod endpoints;
 mod guard;
 pub(crate) mod metrics;
 mod time;
+mod tools;
 mod upstreams;
 
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -42,6 +43,8 @@ pub(crate) fn routes(admin: Admin, guard: Guard) -> Router {
     let api = Router::new()
         .route("/api/v1/upstreams", get(list_upstreams))
         .route("/api/v1/endpoints", get(list_endpoints))
+        .route("/api/v1/tools/pending", get(tools::pending))
+        .route("/api/v1/tools/approve", post(tools::approve))
         .route_layer(from_fn_with_state(Arc::clone(&guard), guard::token));
     Router::new()
         .route("/healthz", get(healthy))
@@ -95,7 +98,7 @@ async fn ready(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
-    metrics::sample(admin.hub.members());
+    metrics::sample(admin.hub.members(), &admin.hub.catalog());
     let text = admin.metrics.render();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, kind)], text).into_response()
@@ -103,7 +106,7 @@ async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
 
 async fn list_upstreams(State(admin): State<Arc<Admin>>) -> Response {
     let catalog = admin.hub.catalog();
-    let body = upstreams::list(admin.hub.members(), &catalog.warnings);
+    let body = upstreams::list(admin.hub.members(), &catalog);
     answer(StatusCode::OK, Body::from(body.as_bytes().clone()))
 }
 

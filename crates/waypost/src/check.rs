@@ -2,6 +2,7 @@
 
 mod endpoints;
 mod missing;
+mod shaping;
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
 use waypost_hub::status::State;
-use waypost_hub::store::{Store, StoreError};
+use waypost_hub::store::{PinnedTool, Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::version;
 
 use crate::assemble;
 use crate::exit::Fatal;
-use crate::output::{print, say, table};
+use crate::output::{print, printable, say, table};
 use crate::serve::runtime;
 
 /// What an upstream gets beyond its `startup_timeout`: what it is has to be asked before that
@@ -40,7 +41,8 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What children get to leave by themselves.
 const FAREWELL: Duration = Duration::from_secs(6);
 
-/// Prints warnings, then what connecting shows. The state is neither read nor written.
+/// Prints warnings, then what connecting shows. Nothing is written to the state, and nothing read of
+/// it but what tools were that are pinned.
 pub(crate) fn run(loaded: Loaded, offline: bool) -> Result<(), Fatal> {
     for warning in &loaded.warnings {
         print(&format!("{warning}\n"));
@@ -61,7 +63,10 @@ async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
     let background = Tasks::on(Handle::current());
     let guard = std::env::current_exe().ok();
     let upstreams = assemble::upstreams(&config, 1, guard.as_deref(), &background);
-    let hub = assemble::hub(&config, &upstreams, Arc::new(Forgetful), keys, &background);
+    let store = Forgetful {
+        pins: pins(&config).await,
+    };
+    let hub = assemble::hub(&config, &upstreams, Arc::new(store), keys, &background);
     hub.start().await;
     decided(&hub, longest(&config)).await;
     print(&report(&hub));
@@ -75,6 +80,20 @@ async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
         missing.join("`, `")
     );
     Err(Fatal::hint(error, "the table above says why"))
+}
+
+/// What tools were, where they are to be held against that.
+async fn pins(config: &Config) -> Vec<PinnedTool> {
+    if config.upstreams.iter().all(|one| one.pin.is_none()) {
+        return Vec::new();
+    }
+    waypost_store::pins::read(&config.state.path)
+        .await
+        .unwrap_or_else(|error| {
+            let why = anyhow::Error::from(error);
+            print(&format!("warning: pins are not looked at: {why:#}\n"));
+            Vec::new()
+        })
 }
 
 /// The longest that an upstream may take to get ready.
@@ -128,6 +147,7 @@ fn report(hub: &Hub) -> String {
         text.push_str("\n\n");
         text.push_str(&table(headings, &rows));
     }
+    shaping::report(hub, &mut text);
     for warning in &hub.catalog().warnings {
         let line = format!("warning: upstream `{}`: {}", warning.upstream, warning.text);
         text.push_str("\n\n");
@@ -188,28 +208,6 @@ fn name(exposed: &Exposed) -> [String; 5] {
     .map(|cell| printable(&cell))
 }
 
-/// The text with what would steer a terminal, break the row or turn the order of what is read
-/// spelled out: names, versions and errors are the upstreams'.
-fn printable(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() || is_layout(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-/// Line and paragraph separators, and all that overrides, embeds, isolates or marks a direction.
-fn is_layout(c: char) -> bool {
-    matches!(
-        c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
-}
-
 fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Tool => "tool",
@@ -219,9 +217,11 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// A store without memory.
+/// A store that learns nothing.
 #[derive(Debug)]
-struct Forgetful;
+struct Forgetful {
+    pins: Vec<PinnedTool>,
+}
 
 impl Store for Forgetful {
     fn load(&self) -> BoxFuture<'_, Result<Vec<Learned>, StoreError>> {
@@ -235,16 +235,15 @@ impl Store for Forgetful {
     fn forget(&self, _: &str) -> BoxFuture<'_, Result<(), StoreError>> {
         Box::pin(async { Ok(()) })
     }
+
+    fn pins(&self) -> BoxFuture<'_, Result<Vec<PinnedTool>, StoreError>> {
+        Box::pin(async { Ok(self.pins.clone()) })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[track_caller]
-    fn check(text: &str, expected: &str) {
-        assert_eq!(printable(text), expected);
-    }
 
     #[test]
     fn the_slowest_upstream_that_is_not_left_out_gets_its_time() {
@@ -252,21 +251,6 @@ mod tests {
              c: { command: x, startup_timeout: 10m, disabled: true }\n";
         let config = waypost_config::parse_str(yaml).unwrap().config;
         assert_eq!(longest(&config), Duration::from_secs(90));
-    }
-
-    #[test]
-    fn what_steers_a_terminal_is_spelled_out() {
-        check("\u{1b}]0;t\u{7}", r"\u{1b}]0;t\u{7}");
-        check("a\nb\r\tc\u{9b}2J\u{7f}", r"a\nb\r\tc\u{9b}2J\u{7f}");
-        check("a\u{202e}b\u{2066}c", r"a\u{202e}b\u{2066}c");
-        check("\u{200f}\u{61c}\u{2028}", r"\u{200f}\u{61c}\u{2028}");
-    }
-
-    #[test]
-    fn text_of_any_language_stays() {
-        for text in ["größe", "日本語", "שלום", "a b", r"back\slash", "🦀"] {
-            check(text, text);
-        }
     }
 
     #[test]

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use waypost_config::{Loaded, Log, Problem, Severity, Sources, json_schema, load};
+use waypost_config::{Config, Loaded, Log, Problem, Severity, Sources, json_schema, load};
 use waypost_testkit::cli::DemoServer;
 
 use crate::exit::Fatal;
 use crate::output::print;
 use crate::stdio::connect::Connect;
-use crate::{check, demo, keys, serve, stdio};
+use crate::{check, demo, keys, serve, stdio, tools};
 
 /// One MCP endpoint in front of many MCP servers.
 #[derive(Debug, Parser)]
@@ -35,6 +35,11 @@ enum Command {
     Auth {
         #[command(subcommand)]
         command: Auth,
+    },
+    /// Look at pinned tools that are new or changed, and trust them
+    Tools {
+        #[command(subcommand)]
+        command: Tools,
     },
     /// Run Waypost with demo servers behind it
     Demo(Demo),
@@ -127,6 +132,36 @@ enum Auth {
     },
 }
 
+#[derive(Debug, Subcommand)]
+enum Tools {
+    /// Show what of them became another, line by line
+    Pending {
+        #[command(flatten)]
+        daemon: OfDaemon,
+    },
+    /// Trust them as they are now
+    Approve {
+        /// The upstream or tool, by its original name; all if not given
+        #[arg(value_name = "UPSTREAM[/TOOL]")]
+        target: Option<String>,
+        /// Only as long as it still is what has this digest, or one that begins so
+        #[arg(long, value_name = "HEX", requires = "target")]
+        digest: Option<String>,
+        #[command(flatten)]
+        daemon: OfDaemon,
+    },
+}
+
+/// Where the Waypost is that runs.
+#[derive(Args, Debug)]
+struct OfDaemon {
+    #[command(flatten)]
+    file: ConfigFile,
+    /// Address of its admin API, if it is not the configuration's
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+}
+
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Demo {
     /// Address of the MCP endpoint, 127.0.0.1:7400 if not given; port 0 takes any free one
@@ -170,6 +205,7 @@ impl Cli {
             Command::Auth {
                 command: Auth::AddKey { name },
             } => keys::add(&name),
+            Command::Tools { command } => command.run(),
             Command::Demo(demo) => demo::run(demo),
             Command::DemoServer(server) => demo::server(server),
             Command::Guard => {
@@ -238,6 +274,27 @@ impl Stdio {
         let with_admin = self.admin.is_some();
         let sources = with_flags(self.file, [("admin", self.admin)], self.log);
         stdio::run(load_some(&sources)?, sources.file.as_deref(), with_admin)
+    }
+}
+
+impl Tools {
+    fn run(self) -> Result<(), Fatal> {
+        match self {
+            Self::Pending { daemon } => tools::pending(&daemon.config()?),
+            Self::Approve {
+                target,
+                digest,
+                daemon,
+            } => tools::approve(&daemon.config()?, target.as_deref(), digest.as_deref()),
+        }
+    }
+}
+
+impl OfDaemon {
+    fn config(self) -> Result<Config, Fatal> {
+        let sources = Sources::from_process(self.file.config);
+        let loaded = load(&with(sources, [("admin", self.admin)]));
+        Ok(loaded.map_err(Fatal::Config)?.config)
     }
 }
 

@@ -21,4 +21,5 @@ mod serve;
 mod signal;
 mod stack;
 mod stdio;
+mod tools;
 pub mod walkthrough;

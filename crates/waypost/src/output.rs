@@ -35,9 +35,67 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The text with what would steer a terminal, break the row, turn the order of what is read or not
+/// be seen spelled out: names, descriptions, versions and errors are the upstreams'.
+pub(crate) fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() || is_layout(c) || is_invisible(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Line and paragraph separators, and all that overrides, embeds, isolates or marks a direction.
+fn is_layout(c: char) -> bool {
+    matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// What takes no room, in which text for a model can be hidden from people: joiners, selectors and
+/// tags.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(printable(text), expected);
+    }
+
+    #[test]
+    fn what_steers_a_terminal_is_spelled_out() {
+        check("\u{1b}]0;t\u{7}", r"\u{1b}]0;t\u{7}");
+        check("a\nb\r\tc\u{9b}2J\u{7f}", r"a\nb\r\tc\u{9b}2J\u{7f}");
+        check("a\u{202e}b\u{2066}c", r"a\u{202e}b\u{2066}c");
+        check("\u{200f}\u{61c}\u{2028}", r"\u{200f}\u{61c}\u{2028}");
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_spelled_out() {
+        check("a\u{200b}b\u{e0041}", r"a\u{200b}b\u{e0041}");
+        check("\u{feff}\u{fe0f}\u{e0100}", r"\u{feff}\u{fe0f}\u{e0100}");
+    }
+
+    #[test]
+    fn text_of_any_language_stays() {
+        for text in ["größe", "日本語", "שלום", "a b", r"back\slash", "🦀"] {
+            check(text, text);
+        }
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

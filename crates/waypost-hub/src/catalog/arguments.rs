@@ -36,8 +36,11 @@ pub enum BadArguments {
 
 impl Arguments {
     pub(super) fn new(hidden: impl Iterator<Item = String>, set: Vec<(String, Raw)>) -> Self {
+        let mut hidden: Vec<String> = hidden.collect();
+        hidden.sort();
+        hidden.dedup();
         Self {
-            hidden: hidden.collect(),
+            hidden,
             set,
             params: Arc::default(),
         }
@@ -51,6 +54,11 @@ impl Arguments {
         };
         self.params = declared.iter().filter(is_seen).cloned().collect();
         self
+    }
+
+    /// Names of those that callers may not give.
+    pub fn hidden(&self) -> &[String] {
+        &self.hidden
     }
 
     /// The arguments that the server gets. What the caller gave keeps its bytes and its order; what

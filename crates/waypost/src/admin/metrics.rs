@@ -6,6 +6,7 @@ use std::time::Duration;
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
+use waypost_hub::catalog::Catalog;
 use waypost_hub::member::Member;
 use waypost_hub::status::State;
 
@@ -49,7 +50,7 @@ pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
 }
 
 /// Takes what is a state and not an event, at the moment somebody asks.
-pub(super) fn sample(members: &[Arc<Member>]) {
+pub(super) fn sample(members: &[Arc<Member>], catalog: &Catalog) {
     for member in members {
         let state = member.status.state();
         let up = matches!(state, State::Up | State::Degraded);
@@ -60,6 +61,11 @@ pub(super) fn sample(members: &[Arc<Member>]) {
             learned.and_then(|learned| learned.catalogue.tools.as_ref().map(|l| l.items.len()));
         let tools = u32::try_from(tools.unwrap_or(0)).unwrap_or(u32::MAX);
         gauge!("waypost_upstream_tools", "upstream" => name.clone()).set(f64::from(tools));
+        if member.settings.pin.is_some() {
+            let pending = u32::try_from(catalog.pending(&member.name).len()).unwrap_or(u32::MAX);
+            gauge!("waypost_upstream_tools_pending", "upstream" => name.clone())
+                .set(f64::from(pending));
+        }
         let parked = u32::try_from(member.upstream.parked()).unwrap_or(u32::MAX);
         gauge!("waypost_upstream_parked_calls", "upstream" => name).set(f64::from(parked));
     }
@@ -86,6 +92,10 @@ fn describe() {
 const GAUGES: &[(&str, &str)] = &[
     ("waypost_upstream_up", "1 while the upstream can be called."),
     ("waypost_upstream_tools", "Tools that the upstream lists."),
+    (
+        "waypost_upstream_tools_pending",
+        "Pinned tools that are new or changed and not approved.",
+    ),
     (
         "waypost_upstream_parked_calls",
         "Calls open at the upstream that wait for an answer of their caller.",
@@ -131,6 +141,10 @@ const COUNTERS: &[(&str, &str)] = &[
     (
         "waypost_log_lines_dropped_total",
         "Log lines dropped because standard error was not read.",
+    ),
+    (
+        "waypost_tools_changed_total",
+        "Pinned tools that became new or changed, by upstream and change.",
     ),
     ("waypost_tasks_passed_total", "Tasks handed to clients."),
     (

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use waypost_config::Reach;
-use waypost_hub::catalog::build::Warning;
+use waypost_hub::catalog::Catalog;
+use waypost_hub::catalog::entry::Kind;
 use waypost_hub::member::Member;
 use waypost_hub::registry::{Catalogue, Learned, Listing};
 use waypost_hub::status::Report;
@@ -15,13 +16,13 @@ use super::time::iso;
 
 /// `{"upstreams": [...]}` in the file's order. What servers said is passed on as they said it;
 /// addresses, headers and variables, where secrets live, are not shown.
-pub(super) fn list(members: &[Arc<Member>], warnings: &[Warning]) -> Raw {
-    let one = |member: &Arc<Member>| Raw::from(one(member, warnings));
+pub(super) fn list(members: &[Arc<Member>], catalog: &Catalog) -> Raw {
+    let one = |member: &Arc<Member>| Raw::from(one(member, catalog));
     let all: Vec<Raw> = members.iter().map(one).collect();
     Object::from_iter([("upstreams", Raw::array(&all))]).into()
 }
 
-fn one(member: &Member, warnings: &[Warning]) -> Object {
+fn one(member: &Member, catalog: &Catalog) -> Object {
     let report = member.status.report();
     let learned = member.learned();
     let settings = &member.settings;
@@ -39,13 +40,36 @@ fn one(member: &Member, warnings: &[Warning]) -> Object {
         ("parked", Raw::from_serialize(&member.upstream.parked())),
         ("lastError", last_error(&report)),
     ]);
-    let warnings = warnings.iter().filter(|w| w.upstream == member.name);
+    let warnings = catalog
+        .warnings
+        .iter()
+        .filter(|w| w.upstream == member.name);
     let warnings: Vec<&str> = warnings.map(|w| w.text.as_str()).collect();
     object.set("warnings", Raw::from_serialize(&warnings));
+    add_shaping(&mut object, member, catalog);
     if let Some(learned) = learned {
         add_learned(&mut object, &learned);
     }
     object
+}
+
+/// What clients do not see of it, and pinned tools that are not as they were.
+fn add_shaping(object: &mut Object, member: &Member, catalog: &Catalog) {
+    let hidden = Kind::ALL.into_iter().map(|kind| {
+        let count = catalog.hidden(kind, &member.name).len();
+        (kind.list_member(), Raw::from_serialize(&count))
+    });
+    object.set("hidden", hidden.collect::<Object>().into());
+    object.set("pin", Raw::from_serialize(&member.settings.pin));
+    let pending = catalog.pending(&member.name).iter().map(|pending| {
+        Raw::from(Object::from_iter([
+            ("tool", Raw::string(&pending.tool)),
+            ("change", Raw::string(pending.change())),
+            ("held", Raw::bool(pending.held)),
+        ]))
+    });
+    let pending: Vec<Raw> = pending.collect();
+    object.set("pending", Raw::array(&pending));
 }
 
 fn last_error(report: &Report) -> Raw {

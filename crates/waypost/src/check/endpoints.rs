@@ -7,8 +7,8 @@ use waypost_hub::catalog::Catalog;
 use waypost_hub::catalog::endpoint::Endpoint;
 use waypost_hub::catalog::entry::{Entry, Kind};
 
-use super::{kind, printable};
-use crate::output::table;
+use super::kind;
+use crate::output::{printable, table};
 
 /// Appends a table of the endpoints, the names that are others there than at `/mcp`, and what is
 /// wrong with them.

@@ -1,7 +1,8 @@
 use bytes::Bytes;
 use waypost_config::parse_str;
 use waypost_hub::call::Call;
-use waypost_hub::error::{CallError, Kind};
+use waypost_hub::catalog::build::Warning;
+use waypost_hub::error::{CallError, Kind as ErrorKind};
 use waypost_hub::registry::Scope;
 use waypost_hub::status::State;
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
@@ -70,7 +71,7 @@ fn learned() -> Learned {
 
 #[test]
 fn r36_no_secret_of_the_file_is_shown() {
-    let text = list(&members(), &[]).text().to_owned();
+    let text = list(&members(), &Catalog::default()).text().to_owned();
     assert!(!text.contains("canary"), "{text}");
 }
 
@@ -79,14 +80,16 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
     let members = members();
     members[0].learn(learned());
     members[0].status.set(State::Up, None);
-    let error = CallError::upstream(Kind::Timeout, &members[0].name).source("boom");
+    let error = CallError::upstream(ErrorKind::Timeout, &members[0].name).source("boom");
     members[0].status.failed(&error.to_string());
     members[0].status.explain(&error);
     let warning = Warning {
         upstream: "files".into(),
         text: "tool name `x` is used by builds too".to_owned(),
     };
-    let text = list(&members, &[warning]).text().to_owned();
+    let mut catalog = Catalog::default();
+    catalog.warnings.push(warning);
+    let text = list(&members, &catalog).text().to_owned();
     assert!(
         text.contains(r#""extensions":{"x/y":{ "n":1.0 , "a":[ ]}}"#),
         "{text}"
