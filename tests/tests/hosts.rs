@@ -120,6 +120,47 @@ async fn everyday_servers_work_behind_waypost() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the file makes of everyday servers.
+#[tokio::test]
+async fn r05_a20_everyday_servers_are_shaped() -> anyhow::Result<()> {
+    let (interop, desk) = (Interop::find()?, Desk::new()?);
+    let everyday = everyday(&interop, &desk.work());
+    let everything = "tools: { deny: [get-env], rename: { echo: say }, \
+         describe: { echo: 'Says it again.' }, set_params: { get-sum: { b: 40 } } }, \
+         prompts: { deny: ['*'] }, resources: { deny: ['*'] }, required: true }";
+    let filesystem = "tools: { allow: ['read_*', 'list_*'] }, required: true }";
+    let mut lines = everyday.lines().map(str::to_owned).collect::<Vec<_>>();
+    for (line, settings) in lines.iter_mut().zip([filesystem, everything]) {
+        *line = line.replace("required: true }", settings);
+    }
+    let gateway = Gateway::start(&lines.join("\n")).await?;
+    let answers = Answers::usual();
+    for kind in Kind::MATRIX.into_iter().filter(|kind| !kind.is_pipe()) {
+        let peer = Peer::connect(kind, &Target::Url(gateway.url.clone())).await?;
+        let call = async |tool: &str, args: Value| peer.call(tool, args, &answers).await;
+        let said = call("everything_say", json!({ "message": "hi" })).await?;
+        ensure!(said.text() == "Echo: hi", "{kind:?}: {said:?}");
+        let sum = call("everything_get-sum", json!({ "a": 2 })).await?;
+        ensure!(sum.text().contains("42"), "{kind:?}: {sum:?}");
+        let read = call("filesystem_read_text_file", json!({ "path": desk.note() })).await?;
+        ensure!(read.text() == NOTE, "{kind:?}: {read:?}");
+        for (tool, arguments) in [
+            ("everything_get-env", json!({})),
+            ("everything_echo", json!({ "message": "hi" })),
+            ("everything_get-sum", json!({ "a": 2, "b": 3 })),
+            (
+                "filesystem_write_file",
+                json!({ "path": desk.note(), "content": "" }),
+            ),
+        ] {
+            let refused = call(tool, arguments).await?;
+            ensure!(refused.code() == -32602, "{kind:?} {tool}: {refused:?}");
+        }
+        peer.close().await?;
+    }
+    Ok(())
+}
+
 /// Its own home, a model of ours, and no way to anything else.
 struct ClaudeCode<'a> {
     interop: &'a Interop,

@@ -32,6 +32,7 @@ mod process;
 mod rounds;
 mod searching;
 mod secrets;
+mod shaping;
 mod sharing;
 mod sse_front;
 mod stage;
