@@ -351,7 +351,7 @@ impl Catalog {
     fn allows_uri(&self, view: &View, original: &str) -> bool {
         match self.scope(view) {
             Scope::All | Scope::Upstream(_) => true,
-            Scope::Endpoint(endpoint) => endpoint.rules.allows_uri(original),
+            Scope::Endpoint(endpoint) => endpoint.opens(original),
             Scope::Nothing => false,
         }
     }
@@ -364,7 +364,7 @@ impl Catalog {
         };
         let key = (Kind::Template, Arc::clone(&member.name));
         let reading = self.readings.get(&key);
-        let is_open = |uri: &str| reading.is_none_or(|reading| reading.stands_for(uri));
+        let is_open = |uri: &str| reading.is_none_or(|reading| reading.opens(uri));
         let globs = shaping.globs(Kind::Resource);
         globs.allows_uri(original, is_open)
     }

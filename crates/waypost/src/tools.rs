@@ -81,7 +81,8 @@ pub(crate) fn approve(
     let path = "/api/v1/tools/approve";
     let answer = runtime.block_on(send(config, Method::POST, path, body))?;
     let answer: Value = answer.decode().unwrap_or_default();
-    let approved = answer["approved"].as_array().cloned().unwrap_or_default();
+    let approved = answer.get("approved").and_then(Value::as_array);
+    let approved = approved.cloned().unwrap_or_default();
     let mut late = Vec::new();
     for pending in &wanted {
         let name = pending.name();

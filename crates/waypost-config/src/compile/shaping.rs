@@ -9,15 +9,27 @@ use super::{names, settings};
 use crate::config::{Filter, PromptRules, ToolRules};
 use crate::path::KeyPath;
 use crate::problem::Report;
-use crate::raw::{Given, Ordered, RawFilter, RawPrompts, RawTools};
+use crate::raw::{Given, Ordered, RawFilter, RawPrompts, RawServer, RawTools};
 use crate::secret::Secret;
 
-pub(super) fn tools(
-    raw: RawTools,
+/// What is said of all that an upstream has; `raw` is left without it.
+pub(super) fn all(
+    raw: &mut RawServer,
     ceiling: Duration,
     at: &KeyPath,
     report: &mut Report<'_>,
-) -> ToolRules {
+) -> (ToolRules, PromptRules, Filter) {
+    let tools = std::mem::take(&mut raw.tools);
+    let prompts = std::mem::take(&mut raw.prompts);
+    let resources = std::mem::take(&mut raw.resources);
+    (
+        self::tools(tools, ceiling, &at.key("tools"), report),
+        self::prompts(prompts, &at.key("prompts"), report),
+        filter(resources, &at.key("resources"), report),
+    )
+}
+
+fn tools(raw: RawTools, ceiling: Duration, at: &KeyPath, report: &mut Report<'_>) -> ToolRules {
     let (allow, deny) = (raw.allow, raw.deny);
     let mut timeouts = Vec::new();
     for (pattern, text) in raw.timeouts.0 {
@@ -42,7 +54,7 @@ pub(super) fn tools(
     }
 }
 
-pub(super) fn prompts(raw: RawPrompts, at: &KeyPath, report: &mut Report<'_>) -> PromptRules {
+fn prompts(raw: RawPrompts, at: &KeyPath, report: &mut Report<'_>) -> PromptRules {
     let (allow, deny) = (raw.allow, raw.deny);
     PromptRules {
         filter: filter(RawFilter { allow, deny }, at, report),

@@ -69,12 +69,7 @@ fn one(
         report,
     );
     extensions(&raw.assume_extensions, &at.key("assume_extensions"), report);
-    let tools = std::mem::take(&mut raw.tools);
-    let tools = shaping::tools(tools, timeout_ceiling, &at.key("tools"), report);
-    let prompts = std::mem::take(&mut raw.prompts);
-    let prompts = shaping::prompts(prompts, &at.key("prompts"), report);
-    let resources = std::mem::take(&mut raw.resources);
-    let resources = shaping::filter(resources, &at.key("resources"), report);
+    let (tools, prompts, resources) = shaping::all(&mut raw, timeout_ceiling, at, report);
     let pin = raw.pin;
     let (tasks, required, disabled) = (raw.tasks, raw.required, raw.disabled);
     let stateless = raw.stateless;

@@ -9,8 +9,10 @@ use super::Catalog;
 use super::build::{Builder, Claims};
 use super::entry::Kind;
 use super::globs::Hits;
+use super::patterns::meant;
 use super::rules::Rules;
 use super::table::{Shelf, Table};
+use super::template;
 use crate::member::Member;
 
 /// One endpoint's part of a catalogue.
@@ -37,6 +39,8 @@ struct Narrowed {
     whole: Arc<Shelf>,
     shown: Arc<Shelf>,
     hits: Hits,
+    /// Texts of those templates that are denied.
+    denied: Vec<Arc<str>>,
 }
 
 impl Endpoint {
@@ -53,6 +57,20 @@ impl Endpoint {
     pub fn table(&self, kind: Kind) -> Option<&Arc<Table>> {
         let own = self.of_kind(kind);
         own.map(|own| &own.table)
+    }
+
+    /// Whether it lets a URI be read that is in no list: none that only a template stands for which
+    /// it denies.
+    pub(super) fn opens(&self, original: &str) -> bool {
+        let templates = self.of_kind(Kind::Template);
+        let narrowed = templates.map(|own| own.narrowed.as_slice());
+        let narrowed = narrowed.unwrap_or_default();
+        let shown = || narrowed.iter().flat_map(|own| own.shown.entries());
+        let denied = || narrowed.iter().flat_map(|own| &own.denied);
+        let is_open =
+            |uri: &str| template::opens(shown().map(|entry| &entry.original), denied(), uri);
+        let globs = self.rules.globs(Kind::Resource);
+        globs.allows_uri(original, is_open)
     }
 
     fn of_kind(&self, kind: Kind) -> Option<&OfKind> {
@@ -129,11 +147,14 @@ pub(super) fn build(
 
 /// What the rules leave of what one upstream has.
 fn narrow(rules: &Rules, kind: Kind, whole: &Arc<Shelf>, own_names: bool) -> Narrowed {
-    let mut hits = Hits::default();
+    let (mut hits, mut denied) = (Hits::default(), Vec::new());
+    let globs = rules.globs(kind);
     let mut shown = Vec::with_capacity(whole.entries().len());
     for entry in whole.entries() {
-        if rules.look(kind, &entry.original, &mut hits) {
+        if globs.look(&entry.original, &mut hits) {
             shown.push(Arc::clone(entry));
+        } else if kind == Kind::Template && globs.denies(&entry.original) {
+            denied.push(Arc::clone(&entry.original));
         }
     }
     let shown = if own_names || shown.len() == whole.entries().len() {
@@ -145,6 +166,7 @@ fn narrow(rules: &Rules, kind: Kind, whole: &Arc<Shelf>, own_names: bool) -> Nar
         whole: Arc::clone(whole),
         shown,
         hits,
+        denied,
     }
 }
 
@@ -170,18 +192,23 @@ fn idle_patterns(endpoint: &Endpoint, catalog: &Catalog) -> Vec<String> {
         if open || !members.all(is_known) {
             continue;
         }
-        let mut hits = Hits::default();
+        let (mut hits, mut names) = (Hits::default(), Vec::new());
         let own = endpoint
             .kinds
             .iter()
             .filter(|own| kinds.contains(&own.kind));
         for narrowed in own.flat_map(|own| &own.narrowed) {
             hits.add(&narrowed.hits);
+            let whole = narrowed.whole.entries().iter();
+            names.extend(whole.map(|entry| &*entry.original));
         }
         for (at, (list, pattern)) in rules.patterns(*first).enumerate() {
             if !hits.has(at) {
-                let pattern = clip(pattern, NAME);
-                idle.push(format!("`{pattern}` in `{key}.{list}` matches nothing"));
+                let what = format!(
+                    "`{}` in `{key}.{list}` matches nothing",
+                    clip(pattern, NAME)
+                );
+                idle.push(what + &meant(pattern, names.iter().copied()));
             }
         }
     }

@@ -41,14 +41,14 @@ pub(super) fn unmatched(member: &Member, kind: Kind, learned: &Learned) -> Vec<W
         .filter(|(_, pattern)| !matches_any(pattern, &names));
     let idle = idle.map(|(rule, pattern)| {
         let what = format!("pattern `{pattern}` of `{key}.{rule}` matches no {word}");
-        what + &meant(pattern, &names)
+        what + &meant(pattern, names.iter().map(String::as_str))
     });
     let unknown = named
         .iter()
         .filter(|(_, name)| !names.iter().any(|known| known == name));
     let unknown = unknown.map(|(rule, name)| {
         let what = format!("`{key}.{rule}` is for `{name}`, and it has no such {word}");
-        what + &meant(name, &names)
+        what + &meant(name, names.iter().map(String::as_str))
     });
     let warning = |text| Warning {
         upstream: Arc::clone(&member.name),
@@ -58,8 +58,8 @@ pub(super) fn unmatched(member: &Member, kind: Kind, learned: &Learned) -> Vec<W
 }
 
 /// What was probably meant, as the end of a message.
-pub(super) fn meant(text: &str, names: &[String]) -> String {
-    match nearest(text, names.iter().map(String::as_str)) {
+pub(super) fn meant<'a>(text: &str, names: impl Iterator<Item = &'a str>) -> String {
+    match nearest(text, names) {
         Some(meant) => format!("; did you mean `{}`?", clip(meant, NAME)),
         None => String::new(),
     }

@@ -61,18 +61,10 @@ impl Reading {
             && (items(&self.learned) == items(learned) || same())
     }
 
-    /// Whether a URI is none that only a denied one of these templates stands for. Of two that
-    /// could the one that says more of it counts.
-    pub(super) fn stands_for(&self, uri: &str) -> bool {
-        let longest = |texts: &mut dyn Iterator<Item = &Arc<str>>| {
-            let fits = texts.filter(|text| template::may_be(text, uri));
-            fits.map(|text| template::beginning(text).len()).max()
-        };
-        let denied = longest(&mut self.held.denied.iter());
-        denied.is_none_or(|denied| {
-            let mut shown = self.definitions.iter().map(|shown| &shown.original);
-            longest(&mut shown).is_some_and(|shown| shown > denied)
-        })
+    /// Whether a URI is none that only a denied one of these templates stands for.
+    pub(super) fn opens(&self, uri: &str) -> bool {
+        let shown = self.definitions.iter().map(|shown| &shown.original);
+        template::opens(shown, self.held.denied.iter(), uri)
     }
 
     fn new(member: &Arc<Member>, kind: Kind, learned: Arc<Learned>) -> Self {

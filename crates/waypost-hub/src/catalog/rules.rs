@@ -6,7 +6,7 @@ use std::sync::Arc;
 use waypost_config::config::{Discovery, Endpoint};
 
 use super::entry::Kind;
-use super::globs::{Globs, Hits};
+use super::globs::Globs;
 
 /// The settings of one endpoint, ready for use.
 #[derive(Debug)]
@@ -59,11 +59,6 @@ impl Rules {
         self.resources.allows_uri(original, |_| true)
     }
 
-    /// As [`Rules::allows`], and notes which patterns match.
-    pub(super) fn look(&self, kind: Kind, original: &str, hits: &mut Hits) -> bool {
-        self.globs(kind).look(original, hits)
-    }
-
     /// The patterns of a kind, each with the key that it stands under.
     pub(super) fn patterns(&self, kind: Kind) -> impl Iterator<Item = (&'static str, &str)> {
         self.globs(kind).patterns()
@@ -82,6 +77,7 @@ impl Rules {
 mod tests {
     use waypost_config::config::Filter;
 
+    use super::super::globs::Hits;
     use super::*;
 
     #[track_caller]
@@ -97,7 +93,7 @@ mod tests {
         });
         assert_eq!(rules.allows(Kind::Resource, name), expected, "{name}");
         let mut hits = Hits::default();
-        assert_eq!(rules.look(Kind::Template, name, &mut hits), expected);
+        assert_eq!(rules.globs(Kind::Template).look(name, &mut hits), expected);
         assert!(rules.allows(Kind::Tool, name) && rules.shows(name));
     }
 
@@ -111,6 +107,9 @@ mod tests {
         check(&["file:///docs/*"], &[], "file:///docs/a/b.md", true);
         check(&["file:///docs/*"], &[], "file:///etc/docs/", false);
         check(&["*.md"], &["file:///x/{a,b}*"], "file:///x/a/c.md", false);
+        check(&[], &["db://{table}/rows"], "db://{table}/rows", false);
+        check(&["db://{table}/rows"], &[], "db://{table}/rows", true);
+        check(&[], &["db://{table}/rows"], "db://{other}/rows", true);
     }
 
     #[test]
@@ -175,8 +174,8 @@ mod tests {
             ..Endpoint::default()
         });
         let (mut one, mut two) = (Hits::default(), Hits::default());
-        assert!(rules.look(Kind::Tool, "a", &mut one));
-        assert!(!rules.look(Kind::Tool, "az", &mut two));
+        assert!(rules.globs(Kind::Tool).look("a", &mut one));
+        assert!(!rules.globs(Kind::Tool).look("az", &mut two));
         one.add(&two);
         let found: Vec<bool> = (0..5).map(|at| one.has(at)).collect();
         assert_eq!(found, [true, false, false, true, false]);

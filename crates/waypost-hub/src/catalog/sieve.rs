@@ -78,7 +78,7 @@ impl<'a> Sieve<'a> {
                 format!("`tools.{key}` is for `{param}` of `{tool}`, which has no such parameter");
             self.held.warnings.push(Warning {
                 upstream: Arc::clone(&self.member.name),
-                text: what + &meant(&param, &known),
+                text: what + &meant(&param, known.iter().map(String::as_str)),
             });
         }
         definition.shaped(one).map(Some)

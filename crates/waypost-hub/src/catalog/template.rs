@@ -1,8 +1,10 @@
 //! URI templates (RFC 6570), as far as it has to be known what they may stand for.
 
+use std::sync::Arc;
+
 /// Whether a URI may be what a template stands for: each `{...}` is taken for any text, which is
 /// more than it can be.
-pub(super) fn may_be(template: &str, uri: &str) -> bool {
+fn may_be(template: &str, uri: &str) -> bool {
     let mut rest = template;
     let mut literals = Vec::new();
     while let Some((literal, after)) = rest.split_once('{') {
@@ -23,6 +25,23 @@ pub(super) fn may_be(template: &str, uri: &str) -> bool {
         left = after;
     }
     true
+}
+
+/// Whether a URI is none that only one of the `denied` templates stands for. Of two that could
+/// stand for it the one that says more of its beginning counts.
+pub(super) fn opens<'a>(
+    shown: impl Iterator<Item = &'a Arc<str>>,
+    denied: impl Iterator<Item = &'a Arc<str>>,
+    uri: &str,
+) -> bool {
+    let said = |text: &Arc<str>| may_be(text, uri).then(|| beginning(text).len());
+    let Some(denied) = denied.filter_map(said).max() else {
+        return true;
+    };
+    shown
+        .filter_map(said)
+        .max()
+        .is_some_and(|shown| shown > denied)
 }
 
 /// What every URI that a template stands for begins with.

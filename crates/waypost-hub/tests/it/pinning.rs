@@ -125,7 +125,7 @@ async fn a19_a_tool_that_changes_is_held_back_over_a_restart_until_it_is_approve
 #[tokio::test(start_paused = true)]
 async fn a19_a_tool_that_becomes_again_what_was_approved_comes_back_by_itself() {
     let honest = json!({ "name": "add", "a": 1, "b": { "c": 2, "d": 3 } });
-    let fake = server(&[honest.clone()]);
+    let fake = server(&[honest]);
     let hub = hub_with(&yaml("block"), &[&fake], Arc::new(Memory::default())).await;
     assert_eq!(names(&hub).await, ["u_add"]);
     becomes(

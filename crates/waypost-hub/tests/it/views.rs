@@ -270,7 +270,7 @@ async fn r62_an_endpoint_with_a_prefix_has_names_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn r05_a_pattern_that_matches_nothing_is_said_once_all_is_known() {
     let yaml = format!(
-        "{TWO}endpoints:\n  e:\n    tools: {{ allow: [\"read_*\", \"wrong_*\"], deny: [nope] }}\n    \
+        "{TWO}endpoints:\n  e:\n    tools: {{ allow: [\"read_*\", \"wrong_*\"], deny: [nope, red_it] }}\n    \
          prompts: {{ allow: [ask] }}\n"
     );
     let (files, code) = (server("files"), server("code"));
@@ -286,8 +286,25 @@ async fn r05_a_pattern_that_matches_nothing_is_said_once_all_is_known() {
     let expected = [
         "`wrong_*` in `tools.allow` matches nothing",
         "`nope` in `tools.deny` matches nothing",
+        "`red_it` in `tools.deny` matches nothing; did you mean `read_it`?",
     ];
     assert_eq!(warnings(), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r05_a_template_that_an_endpoint_denies_by_its_text_stands_for_nothing_there() {
+    let yaml =
+        format!("{TWO}endpoints:\n  e: {{ resources: {{ deny: ['files:///docs/{{page}}'] }} }}\n");
+    let hub = hub(&yaml, &[&server("files"), &server("code")]).await;
+    let templates = listed(&hub, "e", Kind::Template).await;
+    assert!(!templates.contains(&"files:///docs/{page}".to_owned()));
+    let read = |uri: &str| at("e", call("resources/read", &json!({ "uri": uri })));
+    let uri = "files:///docs/x";
+    let said = refused(&hub, "e", read(uri), uri).await;
+    assert!(said.contains("no upstream has the resource"), "{said}");
+    for uri in ["files:///docs/a", "files:///etc/x", "code:///docs/x"] {
+        result(hub.call(read(uri)).await).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -281,11 +281,11 @@ async fn pins_outlive_a_restart_and_what_is_forgotten_of_their_upstream() {
     assert_eq!(database.pins().await.unwrap(), [a.clone(), b.clone()]);
 
     let path = folder.path().join("waypost.db");
-    let read = crate::pins::read(&path).await.unwrap();
+    let read = pins::read(&path).await.unwrap();
     assert_eq!(read, [a.clone(), b.clone()], "while it is in use");
     database.close().await;
-    assert_eq!(crate::pins::read(&path).await.unwrap(), [a, b]);
-    let nothing = crate::pins::read(&folder.path().join("none.db")).await;
+    assert_eq!(pins::read(&path).await.unwrap(), [a, b]);
+    let nothing = pins::read(&folder.path().join("none.db")).await;
     assert_eq!(nothing.unwrap(), []);
     assert!(!folder.path().join("none.db").exists());
 }

@@ -51,7 +51,7 @@ pub(super) async fn approve(State(admin): State<Arc<Admin>>, request: Request) -
         return refusal(StatusCode::PAYLOAD_TOO_LARGE, "too many tools at once");
     };
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    let tools = body["tools"].as_array().map(Vec::as_slice);
+    let tools = body.get("tools").and_then(Value::as_array);
     let wanted: Option<Vec<Approval>> =
         tools.and_then(|tools| tools.iter().map(approval).collect());
     let Some(wanted) = wanted else {
@@ -88,7 +88,7 @@ fn is_from_no_page(headers: &HeaderMap) -> bool {
 }
 
 fn approval(tool: &Value) -> Option<Approval> {
-    let text = |key: &str| Some(tool[key].as_str()?.to_owned());
+    let text = |key: &str| Some(tool.get(key)?.as_str()?.to_owned());
     Some(Approval {
         upstream: text("upstream")?,
         tool: text("tool")?,
