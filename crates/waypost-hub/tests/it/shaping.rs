@@ -146,6 +146,9 @@ async fn r05_what_an_upstreams_filters_hide_is_as_unknown_as_what_it_never_had()
         assert!(known.iter().any(|known| hidden.contains(known)), "{hidden}");
     }
     assert_eq!(fake.seen().len(), 0, "the server was asked");
+    // Whom a subscription would go to.
+    let owner = |uri: &str| hub.catalog().resource_owner(&View::All, uri).is_ok();
+    assert!(owner("file:///docs/a") && !owner("file:///etc/b"));
     for (method, shown) in [
         ("tools/call", "u_list"),
         ("prompts/get", "u_ask"),
