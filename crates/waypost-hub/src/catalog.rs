@@ -16,7 +16,7 @@ pub mod rules;
 pub(crate) mod shaping;
 mod sieve;
 pub mod table;
-mod template;
+pub(crate) mod template;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +36,7 @@ use rules::Rules;
 use sieve::Held;
 pub use table::Table;
 use table::{Listed, same};
+use template::Stance;
 
 /// A snapshot of everything that clients can see.
 #[derive(Debug, Default)]
@@ -364,9 +365,10 @@ impl Catalog {
         };
         let key = (Kind::Template, Arc::clone(&member.name));
         let reading = self.readings.get(&key);
-        let is_open = |uri: &str| reading.is_none_or(|reading| reading.opens(uri));
         let globs = shaping.globs(Kind::Resource);
-        globs.allows_uri(original, is_open)
+        globs.allows_uri(original, |uri| {
+            reading.map_or(Stance::Unsaid, |reading| reading.stance(globs, uri))
+        })
     }
 
     /// Pinned tools of an upstream that are not as they were.

@@ -78,7 +78,7 @@ pub(crate) struct RawServer {
     pub(crate) tools: RawTools,
     /// Which of its prompts there are, and what becomes of single ones.
     pub(crate) prompts: RawPrompts,
-    /// Which of its resources and resource templates there are, and which URIs may be read; patterns are for the server's own URI. A pattern that is a template's text, as in `db://{table}/rows`, is for that template, and denies what only it stands for.
+    /// Which of its resources and resource templates there are, and which URIs may be read; patterns are for the server's own URI. A pattern that is a template's text, as in `db://{table}/rows`, is for that template and what it stands for.
     pub(crate) resources: RawFilter,
     /// Remembers the tools' definitions over restarts: those of the first look are trusted, later ones that are new or changed are pointed out. `waypost tools pending` shows them, `waypost tools approve` trusts them.
     pub(crate) pin: Option<Pin>,

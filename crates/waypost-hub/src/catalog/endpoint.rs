@@ -67,10 +67,12 @@ impl Endpoint {
         let narrowed = narrowed.unwrap_or_default();
         let shown = || narrowed.iter().flat_map(|own| own.shown.entries());
         let denied = || narrowed.iter().flat_map(|own| &own.denied);
-        let is_open =
-            |uri: &str| template::opens(shown().map(|entry| &entry.original), denied(), uri);
         let globs = self.rules.globs(Kind::Resource);
-        globs.allows_uri(original, is_open)
+        globs.allows_uri(original, |uri| {
+            let shown = shown().map(|entry| &entry.original);
+            let shown = shown.map(|text| (text, globs.allows_text(text)));
+            template::stance(shown, denied(), uri)
+        })
     }
 
     fn of_kind(&self, kind: Kind) -> Option<&OfKind> {

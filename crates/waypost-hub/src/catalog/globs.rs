@@ -5,6 +5,8 @@ use url::Url;
 use waypost_config::config::Filter;
 use waypost_wire::uri;
 
+use super::template::Stance;
+
 /// The patterns of one kind.
 #[derive(Debug)]
 pub(crate) struct Globs {
@@ -49,16 +51,26 @@ impl Globs {
         self.deny.has(name)
     }
 
-    /// Whether it lets a URI be read that is in no list, and `also` does. Servers take different
+    /// Whether one of the patterns that allow is a template's text.
+    pub(crate) fn allows_text(&self, template: &str) -> bool {
+        self.allow.is_one(template)
+    }
+
+    /// Whether it lets a URI be read that is in no list; `templates` says what they do to it. Servers
+    /// take different
     /// spellings of one address for the same, so each of them must be allowed; and a spelling that
     /// has no other use than to be read as something else is not.
-    pub(crate) fn allows_uri(&self, original: &str, also: impl Fn(&str) -> bool) -> bool {
+    pub(crate) fn allows_uri(&self, original: &str, templates: impl Fn(&str) -> Stance) -> bool {
         if self.is_empty() {
             return true;
         }
         let fine = |uri: &str| {
             let plain = uri::decoded(uri);
-            let allows = |uri: &str| self.allows(uri) && also(uri);
+            let allows = |uri: &str| match templates(uri) {
+                Stance::Denied => false,
+                Stance::Allowed => !self.denies(uri),
+                Stance::Unsaid => self.allows(uri),
+            };
             allows(uri) && allows(&plain) && !uri::is_evasive(&plain)
         };
         // Many a server parses it as browsers do, to which `file:/a/./b` is `file:///a/b`.

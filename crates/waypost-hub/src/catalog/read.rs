@@ -6,9 +6,10 @@ use waypost_wire::text::{NAME, clip};
 
 use super::build::Warning;
 use super::entry::{Definition, Kind};
+use super::globs::Globs;
 use super::patterns;
 use super::sieve::{Held, Sieve};
-use super::template;
+use super::template::{self, Stance};
 use crate::member::Member;
 use crate::pins::Pinned;
 use crate::registry::Learned;
@@ -61,10 +62,11 @@ impl Reading {
             && (items(&self.learned) == items(learned) || same())
     }
 
-    /// Whether a URI is none that only a denied one of these templates stands for.
-    pub(super) fn opens(&self, uri: &str) -> bool {
+    /// What these templates say of a URI.
+    pub(super) fn stance(&self, globs: &Globs, uri: &str) -> Stance {
         let shown = self.definitions.iter().map(|shown| &shown.original);
-        template::opens(shown, self.held.denied.iter(), uri)
+        let shown = shown.map(|text| (text, globs.allows_text(text)));
+        template::stance(shown, self.held.denied.iter(), uri)
     }
 
     fn new(member: &Arc<Member>, kind: Kind, learned: Arc<Learned>) -> Self {

@@ -7,6 +7,7 @@ use waypost_config::config::{Discovery, Endpoint};
 
 use super::entry::Kind;
 use super::globs::Globs;
+use super::template::Stance;
 
 /// The settings of one endpoint, ready for use.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ impl Rules {
 
     /// Whether it lets a URI be read that is in no list: see [`Globs::allows_uri`].
     pub fn allows_uri(&self, original: &str) -> bool {
-        self.resources.allows_uri(original, |_| true)
+        self.resources.allows_uri(original, |_| Stance::Unsaid)
     }
 
     /// The patterns of a kind, each with the key that it stands under.

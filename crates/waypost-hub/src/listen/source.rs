@@ -18,6 +18,7 @@ use crate::asks;
 use crate::call::{Call, Carrier};
 use crate::catalog::entry::Kind;
 use crate::catalog::rules::Rules;
+use crate::catalog::template::Stance;
 use crate::error::CallError;
 use crate::event::SubscriptionRefused;
 use crate::forward::usable;
@@ -214,7 +215,7 @@ impl Group {
         let own = shaping.map(|shaping| shaping.globs(Kind::Resource));
         self.uris.iter().any(is_part)
             && rules.is_none_or(|rules| rules.allows_uri(original))
-            && own.is_none_or(|own| own.allows_uri(original, |_| true))
+            && own.is_none_or(|own| own.allows_uri(original, |_| Stance::Unsaid))
     }
 
     /// A listener that could not answer a task's question learns that there is one from the

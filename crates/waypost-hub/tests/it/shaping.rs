@@ -180,6 +180,28 @@ async fn r05_a_template_that_is_denied_by_its_text_stands_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn r05_a_template_that_is_allowed_by_its_text_lets_what_it_stands_for_be_read() {
+    let (hub, _) =
+        shaped("    resources: { allow: ['db://{table}/rows'], deny: ['*secret*'] }\n").await;
+    assert_eq!(listed(&hub, Kind::Template).await, ["db://{table}/rows"]);
+    result(hub.call(use_of("resources/read", "db://other/rows")).await).await;
+    for uri in [
+        "db://other/columns",
+        "db://a/b/rows",
+        "db://a%2Fb/rows",
+        "db://../rows",
+        "db://secret/rows",
+        "file:///docs/a",
+    ] {
+        let said = refused(&hub, use_of("resources/read", uri), uri).await;
+        assert!(
+            said.contains("no upstream has the resource"),
+            "{uri}: {said}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn r05_a_task_of_a_tool_that_the_file_hides_is_unknown() {
     let (before, _) = shaped("").await;
     let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
