@@ -150,6 +150,19 @@ impl Hub {
 
     /// Serves what is remembered at once, then connects to every upstream behind it.
     pub async fn start(self: &Arc<Self>) {
+        // Before anything is shown of which it would not be known what it was.
+        if !self.pins.remember().await {
+            let hub = Arc::clone(self);
+            self.background.spawn(|stop| async move {
+                if stop
+                    .run_until_cancelled(hub.pins.remember_at_last())
+                    .await
+                    .is_some()
+                {
+                    hub.rebuild();
+                }
+            });
+        }
         self.remember().await;
         self.rebuild();
         let hub = Arc::downgrade(self);
@@ -398,10 +411,6 @@ impl Hub {
     }
 
     async fn remember(&self) {
-        // Before anything is shown of which it would not be known what it was.
-        if self.members.iter().any(|m| m.settings.pin.is_some()) {
-            self.pins.remember().await;
-        }
         let stored = match self.store.load().await {
             Ok(stored) => stored,
             Err(error) => {

@@ -20,7 +20,7 @@ use crate::lifecycle::Tasks;
 use crate::member::Member;
 use crate::store::{PinnedTool, Store, StoreError};
 
-/// What could not be stored is tried again after so long; the wait doubles.
+/// What could not be read or stored is tried again after so long; the wait doubles.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MOST: Duration = Duration::from_secs(60);
 
@@ -166,14 +166,14 @@ impl Pins {
         }
     }
 
-    /// Learns what is stored. Should that fail, nothing is taken on trust in its place.
-    pub(crate) async fn remember(&self) {
+    /// Learns what is stored. Should that fail (`false`), nothing is taken on trust in its place.
+    pub(crate) async fn remember(&self) -> bool {
         let stored = match self.store.pins().await {
             Ok(stored) => stored,
             Err(error) => {
                 tracing::error!(%error, source = %error.source,
                     "what tools were is not known; where `pin` is `block` none is shown");
-                return;
+                return false;
             }
         };
         let mut all: HashMap<String, Pinned> = HashMap::new();
@@ -183,6 +183,18 @@ impl Pins {
         }
         let all = all.into_iter().map(|(name, own)| (name, Arc::new(own)));
         *self.lock() = Some(all.collect());
+        true
+    }
+
+    /// The same, until it works.
+    pub(crate) async fn remember_at_last(&self) {
+        let mut backoff = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
+        loop {
+            tokio::time::sleep(backoff.failed()).await;
+            if self.remember().await {
+                return;
+            }
+        }
     }
 
     /// Tells members what their tools were. What one lists of which nothing was seen before is

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep};
 use waypost_hub::hub::Hub;
 use waypost_hub::pins::Approval;
 use waypost_hub::store::PinnedTool;
+use waypost_wire::raw::Raw;
 
 use crate::fake::{Fake, Memory, call, echo, error, hub_with, names, result};
 
@@ -18,6 +19,14 @@ fn yaml(pin: &str) -> String {
 
 fn tool(name: &str, description: &str) -> Value {
     json!({ "name": name, "description": description, "inputSchema": { "type": "object" } })
+}
+
+fn pinned(tool: &Value) -> PinnedTool {
+    PinnedTool {
+        upstream: "u".to_owned(),
+        tool: tool["name"].as_str().unwrap().to_owned(),
+        definition: Raw::from(tool),
+    }
 }
 
 fn server(tools: &[Value]) -> Arc<Fake> {
@@ -192,12 +201,18 @@ async fn a19_where_changes_only_warn_everything_works_and_is_pointed_out() {
 async fn a19_where_it_is_not_known_what_tools_were_none_is_shown_and_none_trusted() {
     let store = Arc::new(Memory::default());
     store.4.broken.store(true, Ordering::SeqCst);
-    let fake = server(&[tool("add", "Adds.")]);
+    let known = pinned(&tool("add", "Adds."));
+    store.4.tools.lock().unwrap().push(known.clone());
+    let fake = server(&[tool("add", "Adds two."), tool("sub", "Subtracts.")]);
     let hub = hub_with(&yaml("block"), &[&fake], Arc::clone(&store) as _).await;
-    sleep(Duration::from_secs(1)).await;
+    sleep(Duration::from_secs(5)).await;
     assert_eq!(names(&hub).await, [""; 0]);
+    assert_eq!(pending(&hub), []);
     store.4.broken.store(false, Ordering::SeqCst);
-    assert_eq!(stored(&store).await, []);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(pending(&hub).len(), 2, "known at last");
+    assert_eq!(names(&hub).await, [""; 0]);
+    assert_eq!(stored(&store).await, [known]);
 }
 
 #[tokio::test(start_paused = true)]

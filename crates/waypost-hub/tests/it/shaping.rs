@@ -262,15 +262,17 @@ async fn a20_a_tool_and_a_prompt_get_other_names_and_keep_the_original_in_meta()
             .await,
     )
     .await;
+    result(hub.call(use_of("completion/prompt", "u_question")).await).await;
     let mut bare = call("tools/call", &json!({ "name": "mail" }));
     bare.view = View::Endpoint("bare".into());
     result(hub.call(bare).await).await;
-    let sent = fake
-        .seen()
-        .iter()
-        .map(|call| call.params.string("name").unwrap())
-        .collect::<Vec<_>>();
-    assert_eq!(sent, ["send", "ask", "send"]);
+    let named = |call: &Call| {
+        let reference = call.params.get("ref").and_then(|raw| raw.as_object().ok());
+        let named = reference.unwrap_or_else(|| call.params.clone());
+        named.string("name").unwrap()
+    };
+    let sent: Vec<_> = fake.seen().iter().map(named).collect();
+    assert_eq!(sent, ["send", "ask", "ask", "send"]);
     for old in ["u_send", "u_list"] {
         let said = refused(&hub, use_of("tools/call", old), old).await;
         assert!(said.contains("unknown tool `NAME`"), "{said}");
@@ -428,6 +430,13 @@ async fn an_upstream_without_such_settings_is_as_it_was() {
     for entry in plain.catalog().tools.entries() {
         assert!(entry.arguments.is_none() && entry.renamed.is_none());
     }
+    let (bare, _) = shaped("    prefix: ''\n").await;
+    names(&bare).await;
+    let learned = bare.members()[0].learned().unwrap();
+    let received = learned.catalogue.tools.as_ref().unwrap().items.iter();
+    let shown = bare.catalog();
+    let shown = shown.tools.entries().map(|entry| &entry.definition);
+    assert!(shown.eq(received), "byte for byte");
     let catalog = plain.catalog();
     assert!(catalog.hidden(Kind::Tool, "u").is_empty() && catalog.pending("u").is_empty());
 }
