@@ -96,6 +96,7 @@ fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
             &top.key("extensions").key("expose"),
             report,
         ),
+        reload: raw.reload,
         page_size,
         discovery: raw.discovery,
         upstreams,

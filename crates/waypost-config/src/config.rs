@@ -34,8 +34,10 @@ pub struct Config {
     pub state: State,
     /// What is written to standard error.
     pub log: Log,
+    /// What makes Waypost read its configuration again.
+    pub reload: Reload,
     /// How long calls in flight, and calls that wait for an answer of their caller, may go on after
-    /// SIGTERM.
+    /// SIGTERM, and at an upstream that is left.
     pub drain_grace: Duration,
     /// Items on one page of a list at `/mcp` and `/mcp/<upstream>`; zero is all on one.
     pub page_size: usize,
@@ -196,6 +198,17 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// What makes Waypost read its configuration again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Reload {
+    /// SIGHUP, and every change of a file that it was read from.
+    #[default]
+    Watch,
+    /// SIGHUP alone.
+    Signal,
 }
 
 /// An extension passed through by name.

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
 
+use crate::inputs::Inputs;
 use crate::interpolate::reason;
 use crate::load;
 use crate::node::{Kind, Node};
@@ -11,7 +12,12 @@ use crate::path::KeyPath;
 use crate::problem::{Problem, Severity};
 
 /// The trees of the files that the main file includes, in its order.
-pub(crate) fn files(main: &Node, folder: &Path, problems: &mut Vec<Problem>) -> Vec<Node> {
+pub(crate) fn files(
+    main: &Node,
+    folder: &Path,
+    inputs: &mut Inputs,
+    problems: &mut Vec<Problem>,
+) -> Vec<Node> {
     let mut layers = Vec::new();
     let at = KeyPath::default().key("include");
     let Some(Kind::List(items)) = main.get("include").map(|entry| &entry.value.kind) else {
@@ -22,7 +28,8 @@ pub(crate) fn files(main: &Node, folder: &Path, problems: &mut Vec<Problem>) -> 
             continue;
         };
         let at = at.index(index);
-        for path in paths(&scalar.text, folder, item, &at, problems) {
+        for path in paths((&scalar.text, folder), item, &at, inputs, problems) {
+            inputs.file(&path);
             let layer = load::file(&path, &at, Some(&item.place), problems);
             check(&layer, std::iter::once(main).chain(&layers), problems);
             layers.push(layer);
@@ -33,10 +40,10 @@ pub(crate) fn files(main: &Node, folder: &Path, problems: &mut Vec<Problem>) -> 
 
 /// The files a pattern stands for, sorted by name.
 fn paths(
-    pattern: &str,
-    folder: &Path,
+    (pattern, folder): (&str, &Path),
     item: &Node,
     at: &KeyPath,
+    inputs: &mut Inputs,
     problems: &mut Vec<Problem>,
 ) -> Vec<PathBuf> {
     let is_pattern = |text: &str| text.contains(['*', '?', '[', '{']);
@@ -67,6 +74,7 @@ fn paths(
         return fail("not a pattern", "write it like `upstreams/*.yaml`");
     };
     let matcher = glob.compile_matcher();
+    inputs.folder(parent);
     let entries = match std::fs::read_dir(parent) {
         Ok(entries) => entries,
         Err(error) => {

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use crate::inputs::Inputs;
 use crate::node::{Kind, Node};
 use crate::path::KeyPath;
 use crate::problem::Problem;
@@ -36,6 +37,8 @@ pub(crate) struct Values<'a> {
     pub(crate) folder: &'a Path,
     /// Variables that were asked for.
     pub(crate) used: BTreeSet<String>,
+    /// Notes the files that were asked for.
+    pub(crate) inputs: Inputs,
 }
 
 impl Values<'_> {
@@ -142,8 +145,10 @@ impl Values<'_> {
         }
     }
 
-    fn file(&self, path: &str) -> Result<String, (String, String)> {
-        let mut text = std::fs::read_to_string(self.folder.join(path)).map_err(|error| {
+    fn file(&mut self, path: &str) -> Result<String, (String, String)> {
+        let whole = self.folder.join(path);
+        self.inputs.file(&whole);
+        let mut text = std::fs::read_to_string(whole).map_err(|error| {
             let hint = if Path::new(path).is_absolute() {
                 "make it readable for the user that Waypost runs as, or correct the path"
             } else {
@@ -195,6 +200,7 @@ mod tests {
             env: &env,
             folder: folder.path(),
             used: BTreeSet::new(),
+            inputs: Inputs::default(),
         };
         let found = values
             .text(text)

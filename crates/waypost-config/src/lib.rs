@@ -20,6 +20,7 @@ pub mod config;
 mod examples;
 mod foreign;
 mod include;
+mod inputs;
 mod interpolate;
 mod layers;
 mod load;
@@ -39,10 +40,11 @@ mod yaml;
 
 pub use config::{
     Auth, Config, Declared, Discovery, Endpoint, Eras, ExposedExtension, Filter, Front, Isolation,
-    Key, KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Pin, PromptRules, Reach, State,
-    TaskPolicy, TaskTimes, ToolRules, Upstream, UpstreamEra,
+    Key, KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Pin, PromptRules, Reach, Reload,
+    State, TaskPolicy, TaskTimes, ToolRules, Upstream, UpstreamEra,
 };
-pub use load::{Loaded, load, parse_str};
+pub use inputs::Inputs;
+pub use load::{Loaded, load, parse_str, read};
 pub use problem::{Problem, Severity};
 pub use schema::json_schema;
 pub use secret::{Secret, Url};

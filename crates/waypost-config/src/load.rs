@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::compile;
 use crate::config::Config;
 use crate::include;
+use crate::inputs::Inputs;
 use crate::interpolate::{self, Values};
 use crate::layers;
 use crate::node::{Entry, Kind, Node, Place, Scalar, Style};
@@ -34,20 +35,37 @@ pub struct Loaded {
 /// Every problem that was found, warnings included, in the order of the file. At least one of
 /// them is an error.
 pub fn load(sources: &Sources) -> Result<Loaded, Vec<Problem>> {
+    read(sources).0
+}
+
+/// As [`load`], and tells which files were read or asked for in vain, whatever came of it: those
+/// are to be looked at again when something changes.
+pub fn read(sources: &Sources) -> (Result<Loaded, Vec<Problem>>, Inputs) {
+    let mut inputs = Inputs::default();
+    let loaded = load_noting(sources, &mut inputs);
+    (loaded, inputs)
+}
+
+fn load_noting(sources: &Sources, inputs: &mut Inputs) -> Result<Loaded, Vec<Problem>> {
     let mut problems = Vec::new();
     let folder = sources.folder();
     let mut values = Values {
         env: &sources.env,
         folder: &folder,
         used: BTreeSet::new(),
+        inputs: Inputs::default(),
     };
 
+    if let (None, Some(path)) = (&sources.text, &sources.file) {
+        inputs.file(path);
+    }
     let mut main = main_file(sources, &mut problems);
     values.expand(&mut main, &KeyPath::default(), &mut problems);
-    let mut layers = include::files(&main, &folder, &mut problems);
+    let mut layers = include::files(&main, &folder, inputs, &mut problems);
     for layer in &mut layers {
         values.expand(layer, &KeyPath::default(), &mut problems);
     }
+    inputs.add(std::mem::take(&mut values.inputs));
     layers.insert(0, main);
     let files: Vec<_> = layers
         .iter()
@@ -94,7 +112,7 @@ pub(crate) fn file(
 ) -> Node {
     let name = path.display().to_string();
     let place = Place::of(&name);
-    match read(path) {
+    match text_of(path) {
         Ok(text) => text_layer(&name, &text, problems),
         Err(reason) => {
             let what = format!("cannot read `{name}`: {reason}");
@@ -112,7 +130,7 @@ fn main_file(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
     }
 }
 
-fn read(path: &Path) -> Result<String, String> {
+fn text_of(path: &Path) -> Result<String, String> {
     let length = std::fs::metadata(path)
         .map_err(|error| interpolate::reason(&error))?
         .len();

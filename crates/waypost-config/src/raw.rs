@@ -14,7 +14,7 @@ pub(crate) use given::Given;
 pub(crate) use ordered::Ordered;
 pub(crate) use upstream::{RawMcpServer, RawPrompts, RawServer, RawTools, RawUpstream};
 
-use crate::config::{Discovery, LogFormat, OnCollision};
+use crate::config::{Discovery, LogFormat, OnCollision, Reload};
 use crate::secret::Secret;
 use crate::units::{DurationText, SizeText};
 
@@ -42,8 +42,9 @@ pub(crate) struct Raw {
     pub(crate) state: RawState,
     /// What Waypost writes to standard error.
     pub(crate) log: RawLog,
-    /// How long calls in flight, and calls that wait for an answer of their caller, may go on after
-    /// SIGTERM.
+    /// When this file, those it includes and those that `${file:...}` names are read again.
+    pub(crate) reload: Reload,
+    /// How long calls in flight, and calls that wait for an answer of their caller, may go on after SIGTERM, and at an upstream that a reload changes or removes.
     pub(crate) drain_grace: DurationText,
     /// Items on one page of a list; `0` is all on one, as many clients never ask for a second.
     pub(crate) page_size: usize,
@@ -216,6 +217,7 @@ impl Default for Raw {
             tasks: RawTasks::default(),
             state: RawState::default(),
             log: RawLog::default(),
+            reload: Reload::Watch,
             drain_grace: time("20s"),
             page_size: 0,
             discovery: Discovery::Direct,

@@ -413,3 +413,35 @@ fn an_include_can_be_put_in_from_outside_but_not_be_a_variable_of_its_own() {
         "this variable names no setting and is ignored"
     );
 }
+
+#[test]
+fn it_is_told_what_a_configuration_was_read_from_also_when_it_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let write = |name: &str, text: &str| std::fs::write(at(name), text).unwrap();
+    std::fs::create_dir(at("more.d")).unwrap();
+    write("more.d/one.yaml", "admin: { token: '${file:token}' }");
+    write("token", "letmein");
+    let main = "include: [more.d/*.yaml, other.yaml]\n\
+        upstreams: { a: { url: 'http://h', headers: { x: '${file:missing}' } } }\n";
+    write("waypost.yaml", main);
+    let sources = Sources {
+        file: Some(at("waypost.yaml")),
+        ..Sources::default()
+    };
+    let (loaded, inputs) = waypost_config::read(&sources);
+    assert!(loaded.is_err());
+    let files = [
+        "missing",
+        "more.d/one.yaml",
+        "other.yaml",
+        "token",
+        "waypost.yaml",
+    ];
+    let files: Vec<_> = files.iter().map(|name| at(name)).collect();
+    assert_eq!(inputs.files.into_iter().collect::<Vec<_>>(), files);
+    assert_eq!(
+        inputs.folders.into_iter().collect::<Vec<_>>(),
+        [at("more.d")]
+    );
+}
