@@ -9,27 +9,27 @@ use arc_swap::ArcSwap;
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use waypost_config::config::{Config, ExposedExtension, Naming};
+use waypost_config::config::Config;
 
 use crate::call::View;
 use crate::catalog::Catalog;
 use crate::catalog::build::{Warning, build};
 use crate::catalog::cursor::Cursors;
 use crate::catalog::entry::Kind;
-use crate::catalog::rules::Rules;
 use crate::discover;
 use crate::event::ToolPending;
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
 use crate::limit::Limit;
+use crate::makeup::{Makeup, Seat};
 use crate::member::Member;
 use crate::pins::{Approval, Pending, Pins};
 use crate::readiness::Readiness;
 use crate::registry::Learned;
 use crate::saving::save;
+use crate::shut_out::ShutOut;
 use crate::status::State;
 use crate::store::{Store, StoreError};
-use crate::supervise;
 use crate::tasks::TaskDesk;
 
 /// How long discovery and lists wait for upstreams that are still connecting for the first time.
@@ -38,7 +38,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(700);
 /// What a hub is made of.
 #[derive(Debug)]
 pub struct Parts {
-    /// Read once: naming, limits, tasks, extensions.
+    /// To begin with; of it `limits.parked` and `limits.listener_queue` are read once.
     pub config: Arc<Config>,
     /// In the file's order.
     pub members: Vec<Arc<Member>>,
@@ -62,19 +62,16 @@ pub struct Change {
 /// All upstreams as one server.
 #[derive(Debug)]
 pub struct Hub {
-    pub(crate) instructions: bool,
-    pub(crate) expose: Vec<ExposedExtension>,
+    /// What the file says.
+    pub(crate) makeup: ArcSwap<Makeup>,
+    /// Serialises making another one.
+    pub(crate) shaping: Mutex<()>,
+    pub(crate) shut_out: ShutOut,
     pub(crate) desk: TaskDesk,
     pub(crate) background: Tasks,
     /// Room for open listen streams.
     pub(crate) listeners: Arc<Limit>,
-    members: Vec<Arc<Member>>,
-    naming: Naming,
-    /// Of the named endpoints, in the file's order.
-    rules: Vec<Arc<Rules>>,
     pub(crate) cursors: Cursors,
-    /// Whether somebody's `/mcp` is not everybody's.
-    pub(crate) by_caller: bool,
     store: Arc<dyn Store>,
     /// What tools were when they were last approved.
     pins: Arc<Pins>,
@@ -118,26 +115,17 @@ impl Hub {
             config.limits.parked,
             (Arc::clone(&store), background.clone()),
         );
-        let rules: Vec<_> = config
-            .endpoints
-            .iter()
-            .map(|e| Arc::new(Rules::new(e)))
-            .collect();
-        let catalog = Catalog::of(members.clone(), config.page_size)
-            .with_discovery(config.discovery)
-            .with_endpoints(&rules);
+        let seats = members.into_iter().map(Seat::of).collect();
+        let makeup = Makeup::new(&config, seats, None);
         Arc::new(Self {
-            instructions: config.instructions,
-            expose: config.extensions_expose.clone(),
+            catalog: ArcSwap::from_pointee(makeup.empty_catalog()),
+            makeup: ArcSwap::from_pointee(makeup),
+            shaping: Mutex::default(),
+            shut_out: ShutOut::new(),
             desk,
             background,
             listeners: Limit::new(config.limits.listeners),
-            naming: config.naming.clone(),
-            catalog: ArcSwap::from_pointee(catalog),
-            rules,
             cursors: Cursors::new(&keys),
-            by_caller: config.auth.keys.iter().any(|key| key.endpoint.is_some()),
-            members,
             pins: Arc::new(Pins::new(Arc::clone(&store))),
             store,
             rebuilding: Mutex::default(),
@@ -173,16 +161,19 @@ impl Hub {
                 .clone()
                 .spawn(|_| async move { hub.save(&member).await });
         });
-        for member in self.members.iter().filter(|m| !m.settings.disabled) {
-            let (hub, member) = (Arc::clone(self), Arc::clone(member));
-            self.background
-                .spawn(|stop| supervise::run(hub, member, stop));
+        for member in self.members() {
+            self.look_after(member);
         }
     }
 
     /// Every configured upstream, in the file's order.
-    pub fn members(&self) -> &[Arc<Member>] {
-        &self.members
+    pub fn members(&self) -> Vec<Arc<Member>> {
+        self.makeup.load().members.clone()
+    }
+
+    /// What the file says now.
+    pub(crate) fn makeup(&self) -> Arc<Makeup> {
+        self.makeup.load_full()
     }
 
     /// Whether there is something behind this view.
@@ -190,6 +181,8 @@ impl Hub {
         match view {
             View::All => true,
             View::Upstream(name) => self
+                .makeup
+                .load()
                 .members
                 .iter()
                 .any(|m| m.name == *name && !m.settings.disabled),
@@ -207,19 +200,18 @@ impl Hub {
         self.catalog.load_full()
     }
 
-    /// Whether the first connect attempts are over, and every required upstream answers and all
+    /// Whether the first connect attempts of those that were there at the start are over, and every required upstream answers and all
     /// its lists were read at least once.
     pub fn readiness(&self) -> Readiness {
         let name = |member: &&Arc<Member>| Arc::clone(&member.name);
         let in_state = |member: &Member, states: &[State]| states.contains(&member.status.state());
-        let starting: Vec<_> = self
-            .members
+        let members = self.members();
+        let starting: Vec<_> = members
             .iter()
-            .filter(|m| in_state(m, &[State::Starting]))
+            .filter(|m| in_state(m, &[State::Starting]) && !m.is_late())
             .map(|m| name(&m))
             .collect();
-        let missing: Vec<_> = self
-            .members
+        let missing: Vec<_> = members
             .iter()
             .filter(|m| m.settings.required && !m.settings.disabled)
             .filter(|m| {
@@ -282,7 +274,10 @@ impl Hub {
     /// How many calls wait for an answer of their caller, as far as Waypost or a connection of its
     /// own keeps something open for them.
     pub fn parked(&self) -> usize {
-        let upstreams = self.members.iter().map(|member| member.upstream.parked());
+        let upstreams = self
+            .members()
+            .into_iter()
+            .map(|member| member.upstream.parked());
         self.desk.parked() + upstreams.sum::<usize>()
     }
 
@@ -326,20 +321,19 @@ impl Hub {
             .rebuilding
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let before = self.catalog();
-        self.pins.tell(&self.members, &self.background);
-        let known: Vec<_> = self
-            .members
-            .iter()
-            .filter(|m| m.learned().is_some())
-            .collect();
-        let built = build(&self.members, &self.naming, &self.rules, &before);
+        let (makeup, before) = (self.makeup(), self.catalog());
+        let members = &makeup.members;
+        self.pins.tell(members, &self.background);
+        let known = members.iter().filter(|m| m.learned().is_some());
+        let known: Vec<_> = known.collect();
+        let built = build(members, &makeup.naming, &makeup.rules, &before);
         let mut after = built.catalog;
-        let conflicts = discover::conflicts(&self.members, &self.expose);
+        makeup.apply_to(&mut after);
+        let conflicts = discover::conflicts(members, &makeup.expose);
         after.warnings.extend(conflicts);
         warn(&before, &after);
         tell_pending(&before, &after);
-        for member in &self.members {
+        for member in members {
             self.claim(member, built.claims.get(&member.name));
         }
         let after = Arc::new(after);
@@ -380,6 +374,10 @@ impl Hub {
 
     /// Keeps what is known of a member over restarts.
     pub(crate) async fn save(&self, member: &Arc<Member>) {
+        // What came of it keeps its own.
+        if member.has_left() {
+            return;
+        }
         save(&self.store, member, &self.background).await;
     }
 
@@ -419,7 +417,8 @@ impl Hub {
             }
         };
         for learned in stored {
-            let member = self.members.iter().find(|m| *m.name == *learned.upstream);
+            let members = self.members();
+            let member = members.iter().find(|m| *m.name == *learned.upstream);
             match member {
                 Some(member) if member.settings.fingerprint == learned.fingerprint => {
                     member.learn(learned);
@@ -430,7 +429,7 @@ impl Hub {
     }
 
     /// What was learned of another server, or at another address, is worth nothing.
-    async fn forget(&self, upstream: &str) {
+    pub(crate) async fn forget(&self, upstream: &str) {
         if let Err(error) = self.store.forget(upstream).await {
             tracing::error!(upstream, %error, "could not forget");
         }

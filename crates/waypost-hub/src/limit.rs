@@ -10,7 +10,7 @@ use crate::error::Kind;
 #[derive(Debug)]
 pub struct Limit {
     used: AtomicUsize,
-    most: usize,
+    most: AtomicUsize,
 }
 
 /// Room for one; given back when dropped.
@@ -59,13 +59,18 @@ impl Limit {
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             used: AtomicUsize::new(0),
-            most,
+            most: AtomicUsize::new(most),
         })
     }
 
     /// How much is in flight.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
+    }
+
+    /// From now on `most` is the bound; what is in flight beyond it goes on.
+    pub fn set(&self, most: usize) {
+        self.most.store(most, Ordering::Relaxed);
     }
 
     /// Whether nothing is in flight.
@@ -75,7 +80,7 @@ impl Limit {
 
     /// Room for one, if there is any.
     pub fn permit(self: &Arc<Self>) -> Option<Permit> {
-        if self.used.fetch_add(1, Ordering::Relaxed) < self.most {
+        if self.used.fetch_add(1, Ordering::Relaxed) < self.most.load(Ordering::Relaxed) {
             return Some(Permit(Arc::clone(self)));
         }
         self.used.fetch_sub(1, Ordering::Relaxed);
@@ -115,5 +120,18 @@ mod tests {
             "its bound is the same"
         );
         assert!(Limit::new(0).permit().is_none());
+    }
+
+    #[test]
+    fn another_bound_counts_for_what_comes_then() {
+        let limit = Limit::new(2);
+        let held = [limit.permit(), limit.permit()];
+        limit.set(1);
+        assert!(limit.permit().is_none());
+        drop(held);
+        let one = limit.permit();
+        assert!(one.is_some() && limit.permit().is_none());
+        limit.set(2);
+        assert!(limit.permit().is_some());
     }
 }

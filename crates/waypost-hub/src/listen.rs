@@ -56,6 +56,7 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         })?;
         Some(permit)
     };
+    let shut_out = hub.shut_out.told(&call.principal, &call.view);
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
     let changes = hub.changes();
     if !call.patient {
@@ -82,7 +83,13 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     let mut events: Vec<EventStream> = vec![own];
     events.extend(sources.into_iter().map(Source::into_events));
     let events = stream::select_all(events);
-    let stop = hub.draining().cancelled_owned();
+    let draining = hub.draining().cancelled_owned();
+    let stop = async move {
+        tokio::select! {
+            () = draining => {}
+            () = shut_out => {}
+        }
+    };
     let stamped = {
         let stamp = stamp.clone();
         events.map(move |event| {

@@ -1,12 +1,13 @@
 //! One configured upstream and all that belongs to it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use globset::{Glob, GlobMatcher};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
 use waypost_wire::raw::Raw;
@@ -16,9 +17,28 @@ use crate::catalog::shaping::Shaping;
 use crate::limit::Limit;
 use crate::own;
 use crate::pins::Pinned;
-use crate::registry::Learned;
+use crate::registry::{Learned, now_ms};
 use crate::status::{State, Status};
 use crate::upstream::Upstream;
+
+/// What is known of a connection, whoever has it.
+#[derive(Debug, Default)]
+struct Lease {
+    /// When a caller was last given, or asked about, a task that dies with it; milliseconds since
+    /// the epoch.
+    task: AtomicU64,
+}
+
+/// So long after that somebody may still ask.
+const ASKS_AGAIN: Duration = Duration::from_secs(60);
+
+/// How a member stopped being one.
+#[derive(Debug)]
+struct Left {
+    next: Option<Arc<Member>>,
+    /// The next one goes on with the same connection.
+    shares: bool,
+}
 
 /// One upstream as the hub sees it. Shared by all cores; nothing in it is locked.
 #[derive(Debug)]
@@ -30,7 +50,7 @@ pub struct Member {
     /// The connection.
     pub upstream: Arc<dyn Upstream>,
     /// How it is doing, from what happened to its calls.
-    pub status: Status,
+    pub status: Arc<Status>,
     /// Asks the supervisor to look at the upstream now.
     pub wake: Notify,
     /// See [`own::signature`].
@@ -51,6 +71,14 @@ pub struct Member {
     /// What its tools were; `None` while that is not known.
     pinned: ArcSwapOption<Pinned>,
     timeouts: Vec<(GlobMatcher, Duration)>,
+    /// It came after the start.
+    late: AtomicBool,
+    /// Held by all members that have this connection.
+    lease: Arc<Lease>,
+    leaving: CancellationToken,
+    left: OnceLock<Left>,
+    /// Whose place it took or is to take.
+    before: OnceLock<Weak<Self>>,
 }
 
 impl Member {
@@ -61,12 +89,43 @@ impl Member {
         } else {
             State::Starting
         };
+        let status = Arc::new(Status::new(state));
+        let permits = Limit::new(settings.max_in_flight);
+        Self::with(settings, upstream, (status, permits, Arc::default()))
+    }
+
+    /// Another member over the connection of one that leaves, with all that is known of it: for
+    /// settings that are the hub's own.
+    pub(crate) fn over(settings: Settings, before: &Arc<Self>) -> Self {
+        let connection = (
+            Arc::clone(&before.status),
+            Arc::clone(&before.permits),
+            Arc::clone(&before.lease),
+        );
+        let member = Self::with(settings, Arc::clone(&before.upstream), connection);
+        member.learned.store(before.learned.load_full());
+        for (own, theirs) in [
+            (&member.unread, &before.unread),
+            (&member.answered, &before.answered),
+        ] {
+            own.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        member.late.store(before.is_late(), Ordering::Relaxed);
+        member.follows(before);
+        member
+    }
+
+    fn with(
+        settings: Settings,
+        upstream: Arc<dyn Upstream>,
+        (status, permits, lease): (Arc<Status>, Arc<Limit>, Arc<Lease>),
+    ) -> Self {
         let rules = &settings.tools;
         let timeouts = rules.timeouts.iter();
         Self {
             name: settings.name.as_str().into(),
             upstream,
-            status: Status::new(state),
+            status,
             wake: Notify::new(),
             signature: own::signature(&settings.name),
             learned: ArcSwapOption::empty(),
@@ -75,14 +134,95 @@ impl Member {
             unsaved: AtomicBool::new(false),
             unread: AtomicU8::new(0),
             answered: AtomicU8::new(0),
-            permits: Limit::new(settings.max_in_flight),
+            permits,
             shaping: Shaping::of(&settings),
             pinned: ArcSwapOption::empty(),
             timeouts: timeouts
                 .filter_map(|(p, t)| Some((matcher(p)?, *t)))
                 .collect(),
+            late: AtomicBool::new(false),
+            lease,
+            leaving: CancellationToken::new(),
+            left: OnceLock::new(),
+            before: OnceLock::new(),
             settings,
         }
+    }
+
+    /// Takes the place of this one, or is to take it.
+    pub(crate) fn follows(&self, before: &Arc<Self>) {
+        drop(self.before.set(Arc::downgrade(before)));
+    }
+
+    /// It is no member any more, and `next` is in its place; one that `shares` its connection
+    /// goes on with it.
+    pub(crate) fn leave(&self, next: Option<Arc<Self>>, shares: bool) {
+        drop(self.left.set(Left { next, shares }));
+        self.leaving.cancel();
+    }
+
+    /// Whether it is no member any more.
+    pub fn has_left(&self) -> bool {
+        self.leaving.is_cancelled()
+    }
+
+    /// Resolves when it is no member any more.
+    pub(crate) async fn left(&self) {
+        self.leaving.cancelled().await;
+    }
+
+    /// Whether the next one goes on with its connection.
+    pub(crate) fn is_handed_on(&self) -> bool {
+        self.left.get().is_some_and(|left| left.shares)
+    }
+
+    /// Who has its place after it left; `None` if nobody has.
+    pub(crate) fn successor(&self) -> Option<Arc<Self>> {
+        let next = self.left.get()?.next.clone()?;
+        if next.has_left() {
+            next.successor()
+        } else {
+            Some(next)
+        }
+    }
+
+    /// Whether both have one connection.
+    pub(crate) fn shares(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.lease, &other.lease)
+    }
+
+    /// Those before it that calls still go on at, the latest first.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = Arc<Self>> {
+        let before = |member: &Self| member.before.get().and_then(Weak::upgrade);
+        std::iter::successors(before(self), move |member| before(member))
+            .filter(|member| member.has_left())
+    }
+
+    /// A caller was given, or asked about, a task that dies with the connection.
+    pub(crate) fn note_task(&self) {
+        self.lease.task.store(now_ms(), Ordering::Relaxed);
+    }
+
+    fn has_tasks_out(&self) -> bool {
+        let last = self.lease.task.load(Ordering::Relaxed);
+        let since = Duration::from_millis(now_ms().saturating_sub(last));
+        last != 0 && since < ASKS_AGAIN
+    }
+
+    /// Whether only whoever asks has it and its connection, and no caller has a task there.
+    pub(crate) fn is_let_go(self: &Arc<Self>) -> bool {
+        let alone = Arc::strong_count(self) == 1 && Arc::strong_count(&self.lease) == 1;
+        alone && self.upstream.parked() == 0 && !self.has_tasks_out()
+    }
+
+    /// It came after the start: readiness does not wait for it.
+    pub(crate) fn set_late(&self) {
+        self.late.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it came after the start.
+    pub fn is_late(&self) -> bool {
+        self.late.load(Ordering::Relaxed)
     }
 
     /// Whether this is its name or one of its former names.

@@ -30,7 +30,7 @@ impl Hub {
     /// Answers a call: from memory, or by one upstream or several.
     pub fn call(self: &Arc<Self>, mut call: Call) -> CallFuture<'static> {
         let hub = Arc::clone(self);
-        carry::strip_extensions(&mut call, &self.expose);
+        carry::strip_extensions(&mut call, &self.makeup.load().expose);
         if let Some(kind) = Kind::of_list(&call.method) {
             return Box::pin(hub.list(kind, call));
         }
@@ -54,7 +54,9 @@ impl Hub {
     async fn discover(self: Arc<Self>, call: Call) -> Result<Reply, CallError> {
         self.first_look(&call.view).await;
         let catalog = self.catalog();
-        let answer = discover::answer(&catalog, &call.view, self.instructions, &self.expose);
+        let makeup = self.makeup();
+        let (instructions, expose) = (makeup.instructions, &makeup.expose);
+        let answer = discover::answer(&catalog, &call.view, instructions, expose);
         Ok(finish::own(answer))
     }
 
@@ -66,7 +68,7 @@ impl Hub {
         }
         let desk = list::Desk {
             cursors: &self.cursors,
-            by_caller: self.by_caller,
+            by_caller: self.makeup.load().by_caller,
         };
         Ok(finish::own(list::answer(&catalog, kind, &call, desk)))
     }
@@ -228,7 +230,8 @@ impl Hub {
 
     /// A method of an extension that the file exposes: the first upstream that advertises it.
     async fn exposed_method(self: Arc<Self>, call: Call) -> Result<Reply, CallError> {
-        let exposing = self
+        let makeup = self.makeup();
+        let exposing = makeup
             .expose
             .iter()
             .find(|e| e.methods.contains(&call.method));

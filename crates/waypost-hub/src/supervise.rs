@@ -47,20 +47,48 @@ const GATHER: Duration = Duration::from_millis(50);
 /// From one reading of changed lists to the next. Clients are to hear of a change within 1 s.
 const CHANGED_LEAST: Duration = Duration::from_millis(800);
 
-/// Runs until the stop signal.
+/// Between two looks at whether a member that left is let go.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs until the stop signal, or until the member has left and calls at it are over.
 pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationToken) {
     let mut supervisor = Supervisor {
-        hub,
-        member,
+        hub: Arc::clone(&hub),
+        member: Arc::clone(&member),
         backoff: Backoff::new(BACKOFF_FIRST, BACKOFF_MOST),
         unread: Unread::new(),
         told: false,
     };
     tokio::select! {
         () = stop.cancelled() => {}
+        () = member.left() => {}
         () = supervisor.stay() => {}
     }
-    supervisor.member.upstream.close().await;
+    drop(supervisor);
+    if !stop.is_cancelled() {
+        if member.is_handed_on() {
+            return;
+        }
+        stop.run_until_cancelled(drain(&hub, &member)).await;
+    }
+    drop(hub);
+    member.upstream.close().await;
+}
+
+/// Waits until no call is at a member that left, within the grace.
+async fn drain(hub: &Hub, member: &Arc<Member>) {
+    let until = Instant::now() + hub.makeup().grace;
+    while !member.is_let_go() {
+        if Instant::now() >= until {
+            tracing::warn!(
+                upstream = &*member.name,
+                "left before everything at it was over"
+            );
+            return;
+        }
+        sleep(LOOK).await;
+    }
+    tracing::info!(upstream = &*member.name, "left");
 }
 
 struct Supervisor {
@@ -127,6 +155,7 @@ impl Supervisor {
         // This is the look that was asked for until now.
         let _asked = member.wake.notified().now_or_never();
         self.learn_lists((facts, Described::Now), &Kind::ALL).await;
+        self.hub.seat(&member);
         // Whoever waits for the state finds the names there; it does not wait for the store.
         self.hub.rebuild();
         member.status.set(State::Up, None);
@@ -268,6 +297,9 @@ impl Supervisor {
         };
         self.member.status.set(state, Some(&error.to_string()));
         self.member.status.explain(error);
+        if self.hub.seat(&self.member) {
+            self.hub.rebuild();
+        }
         self.hub.progressed();
     }
 }

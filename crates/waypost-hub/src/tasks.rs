@@ -30,7 +30,9 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use waypost_config::config::TaskTimes;
+use waypost_wire::result::REQUEST_STATE;
 
 use crate::call::{Call, Comeback};
 use crate::catalog::Catalog;
@@ -60,7 +62,7 @@ pub(crate) struct Desk {
     pub(crate) states: States,
     pub(crate) parked: Arc<Parked>,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) times: TaskTimes,
+    times: ArcSwap<TaskTimes>,
     pub(crate) background: Tasks,
     pub(crate) cancels: Cancels,
     /// Tells the states of this process from those of others.
@@ -108,12 +110,17 @@ impl TaskDesk {
             states: States::new(keys),
             parked: Parked::new(parked),
             store,
-            times,
+            times: ArcSwap::from_pointee(times),
             cancels: Cancels::new(background.clone()),
             background,
             issuer: rand::random(),
             on_task_only: OnceLock::new(),
         }))
+    }
+
+    /// From now on tasks are followed in these times.
+    pub fn set_times(&self, times: TaskTimes) {
+        self.0.times.store(Arc::new(times));
     }
 
     /// `report` is called with an upstream of which a tool turned out to answer only with tasks,
@@ -139,7 +146,7 @@ impl TaskDesk {
         call.params.remove("task");
         let round = state::take(&self.0.states, member, &mut call)?;
         let job = Job {
-            member: Arc::clone(member),
+            member: awaiting(member, &call),
             tool: tool.into(),
             call,
         };
@@ -171,6 +178,7 @@ impl TaskDesk {
         if state::take(&self.0.states, member, &mut call)?.is_some() {
             return Err(state::unknown_state());
         }
+        let member = &awaiting(member, &call);
         let binding = state::Binding::of(&call);
         let other = Other::new(&self.0, member, &mut call);
         let reply = other.check(send(call).await?)?;
@@ -258,6 +266,14 @@ impl TaskDesk {
     }
 }
 
+/// Where a call goes that comes back with an upstream's own state: after a reload what waits for it
+/// may be about to leave.
+fn awaiting(member: &Arc<Member>, call: &Call) -> Arc<Member> {
+    let state = call.params.string(REQUEST_STATE);
+    let waits = |state: String| member.leaving().find(|m| m.upstream.awaits(&state));
+    state.and_then(waits).unwrap_or_else(|| Arc::clone(member))
+}
+
 /// Whether the upstream has not yet said which tools it has.
 fn lacks_tools(member: &Member) -> bool {
     let unread = |known: &Learned| known.has("tools") && known.catalogue.tools.is_none();
@@ -293,6 +309,11 @@ impl Desk {
         }
     }
 
+    /// The times in which tasks are followed now.
+    pub(crate) fn times(&self) -> Arc<TaskTimes> {
+        self.times.load_full()
+    }
+
     /// Remembers that a tool answers only with tasks.
     pub(crate) fn learn_task_only(&self, member: &Arc<Member>, tool: &str) {
         let is_new = |learned: &Learned| !learned.task_only.contains(tool);
@@ -320,7 +341,7 @@ impl fmt::Debug for Desk {
         f.debug_struct("Desk")
             .field("seals", &self.seals)
             .field("parked", &self.parked)
-            .field("times", &self.times)
+            .field("times", &self.times())
             .finish_non_exhaustive()
     }
 }

@@ -82,6 +82,12 @@ pub trait Upstream: Send + Sync + fmt::Debug {
         0
     }
 
+    /// Whether a call that waits for an answer of its caller has this state here.
+    fn awaits(&self, state: &str) -> bool {
+        let _ = state;
+        false
+    }
+
     /// Resolves when the connection to the server is lost; never for one without connection.
     fn lost(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::pending())

@@ -92,6 +92,11 @@ impl InFlightLayer {
         }
     }
 
+    /// From now on so many requests are allowed at once.
+    pub fn set(&self, limit: usize) {
+        self.limit.set(limit);
+    }
+
     /// From now on nothing begins any more.
     pub fn begin_drain(&self) {
         self.draining.store(true, Ordering::Relaxed);

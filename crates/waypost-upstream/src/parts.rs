@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub struct Parts {
     pub tls: Tls,
     /// Whether callers may read a child's last words on standard error. The operator always may;
     /// to others they can give away what the server keeps for itself.
-    pub tell_callers: bool,
+    pub tell_callers: Arc<AtomicBool>,
     /// Room for calls whose servers wait for an answer of the caller; all upstreams share it.
     pub parked: Arc<Semaphore>,
     /// How long such a call waits.

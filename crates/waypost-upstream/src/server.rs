@@ -430,6 +430,10 @@ impl Upstream for Server {
         self.legacy.parked()
     }
 
+    fn awaits(&self, state: &str) -> bool {
+        self.legacy.awaits(state)
+    }
+
     fn lost(&self) -> BoxFuture<'_, ()> {
         let lost: BoxFuture<'_, ()> = match (self.spoken.get(), &self.transport) {
             (Some(Era::Legacy), _) => Box::pin(self.legacy.lost()),

@@ -98,7 +98,7 @@ async fn ready(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
-    metrics::sample(admin.hub.members(), &admin.hub.catalog());
+    metrics::sample(&admin.hub.members(), &admin.hub.catalog());
     let text = admin.metrics.render();
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, kind)], text).into_response()
@@ -106,7 +106,7 @@ async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
 
 async fn list_upstreams(State(admin): State<Arc<Admin>>) -> Response {
     let catalog = admin.hub.catalog();
-    let body = upstreams::list(admin.hub.members(), &catalog);
+    let body = upstreams::list(&admin.hub.members(), &catalog);
     answer(StatusCode::OK, Body::from(body.as_bytes().clone()))
 }
 

@@ -142,7 +142,7 @@ pub(crate) fn upstreams(
         response_limit: config.limits.response_body,
         env: Arc::new(environment()),
         tls: waypost_upstream::parts::Tls::default(),
-        tell_callers: is_ours_alone(config),
+        tell_callers: Arc::new(is_ours_alone(config).into()),
         parked: Arc::new(Semaphore::new(config.limits.parked)),
         answer_within: config.tasks.input_wait + MARGIN,
         guard,

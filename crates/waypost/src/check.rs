@@ -154,7 +154,7 @@ fn report(hub: &Hub) -> String {
         text.push_str(&printable(&line));
     }
     endpoints::report(&hub.catalog(), &mut text);
-    for hint in missing::hints(members) {
+    for hint in missing::hints(&members) {
         text.push_str("\n\n");
         text.push_str(&printable(&hint));
     }

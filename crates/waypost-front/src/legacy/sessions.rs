@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -41,7 +42,8 @@ pub struct SessionParts {
     pub handshake: Duration,
     /// Sessions that hold something at once.
     pub limit: usize,
-    /// The endpoints whose clients get no session ids: every request there stands alone.
+    /// The endpoints whose clients get no session ids, to begin with: every request there stands
+    /// alone.
     pub stateless: HashSet<View>,
     /// Longest wait for a client's answer to a question.
     pub answer_within: Duration,
@@ -54,6 +56,7 @@ pub struct Sessions(Arc<Inner>);
 struct Inner {
     parts: SessionParts,
     seals: Seals,
+    stateless: ArcSwap<HashSet<View>>,
     table: DashMap<u128, Arc<Session>>,
     ended: DashMap<u128, Ended>,
     /// The open streams of HTTP+SSE.
@@ -75,6 +78,7 @@ impl Sessions {
     pub fn new(parts: SessionParts) -> Self {
         let sessions = Self(Arc::new(Inner {
             seals: Seals::new(&parts.keys),
+            stateless: ArcSwap::from_pointee(parts.stateless.clone()),
             table: DashMap::new(),
             ended: DashMap::new(),
             channels: DashMap::new(),
@@ -124,7 +128,28 @@ impl Sessions {
 
     /// Whether clients get no session ids at this endpoint.
     pub(crate) fn has_none(&self, view: &View) -> bool {
-        self.0.parts.stateless.contains(view)
+        self.0.stateless.load().contains(view)
+    }
+
+    /// From now on these are the endpoints whose clients get no session ids.
+    pub fn set_stateless(&self, stateless: HashSet<View>) {
+        self.0.stateless.store(Arc::new(stateless));
+    }
+
+    /// These callers are not let in any more, and these endpoints not there: what the sessions hold
+    /// is given up.
+    pub fn shut_out(&self, principals: &[Principal], views: &[View]) {
+        if principals.is_empty() && views.is_empty() {
+            return;
+        }
+        self.0.table.retain(|_, session| {
+            let out = principals.contains(&session.principal) || views.contains(&session.view);
+            if out {
+                event::freed(session, "shut_out");
+                session.free();
+            }
+            !out
+        });
     }
 
     pub(crate) fn draining(&self) -> &CancellationToken {

@@ -299,12 +299,34 @@ impl Source {
         }))
     }
 
+    /// Goes on at the member that took the place of one that left; `false` if there is none, or
+    /// nothing is left to hear of there.
+    fn follow(&mut self) -> bool {
+        let Some(next) = self.group.member.successor() else {
+            return false;
+        };
+        if self.group.instance.is_some() && !next.shares(&self.group.member) {
+            self.group.tasks.clear();
+        }
+        self.group.member = next;
+        self.subscription = Subscription::new(&self.group.member, self.group.call());
+        !self.group.is_empty()
+    }
     async fn next(&mut self) -> Option<Notification> {
         loop {
             if let Some(notification) = self.pending.pop() {
                 return Some(notification);
             }
-            match self.subscription.next().await {
+            let said = tokio::select! {
+                said = self.subscription.next() => said,
+                () = self.group.member.left() => {
+                    if self.follow() {
+                        continue;
+                    }
+                    return None;
+                }
+            };
+            match said {
                 Said::Notification(notification) => {
                     if let Some(notification) = self.group.renamed(notification) {
                         return Some(notification);

@@ -226,11 +226,11 @@ impl Wait {
     }
 
     async fn watch(&mut self, notifier: &Notifier, polls: &mut u32) -> Close {
-        let mut schedule = Schedule::new(&self.desk.times);
-        let mut give_up = Instant::now() + self.desk.times.max_wait;
+        let mut schedule = Schedule::new(&self.desk.times());
+        let mut give_up = Instant::now() + self.desk.times().max_wait;
         if self.open.is_some() {
             // How long a question may be open is another's to see to.
-            give_up += self.desk.times.input_wait;
+            give_up += self.desk.times().input_wait;
         }
         let mut pause = schedule.wait(self.hint);
         loop {
@@ -239,7 +239,7 @@ impl Wait {
             sleep_until(next).await;
             let until = match *polls {
                 // A task is looked at once before it is given up, be its life over already.
-                0 => give_up.max(Instant::now() + self.desk.times.poll_least),
+                0 => give_up.max(Instant::now() + self.desk.times().poll_least),
                 _ if Instant::now() >= deadline => return self.too_long(reason),
                 _ => deadline,
             };
@@ -432,7 +432,7 @@ impl Wait {
     fn too_long(&self, reason: Reason) -> Close {
         let (bound, name) = match reason {
             Reason::Expired => (self.ttl.unwrap_or_default(), "its `ttlMs`"),
-            _ => (self.desk.times.max_wait, "`tasks.max_wait`"),
+            _ => (self.desk.times().max_wait, "`tasks.max_wait`"),
         };
         let seconds = bound.as_secs_f64();
         let error = CallError::upstream(Kind::Timeout, &self.job.member.name).detail(format!(

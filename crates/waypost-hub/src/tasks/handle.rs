@@ -132,6 +132,9 @@ impl Seals {
         id: &str,
         principal: &Principal,
     ) -> Result<String, CallError> {
+        if instance.is_some() {
+            member.note_task();
+        }
         self.seal(&member.name, tool, id, instance, principal)
             .ok_or_else(|| {
                 CallError::upstream(Kind::BadUpstream, &member.name)
@@ -150,15 +153,24 @@ impl Seals {
     ) -> Option<Opened> {
         let parts = self.unseal(handle, principal)?;
         let member = named(members, parts.upstream)?;
-        // Handles are for callers without sessions.
-        let instance = member.upstream.instance(principal, None);
-        if !self.same_instance(parts.instance, instance.as_deref()) {
-            return None;
-        }
+        let here = |member: &Arc<Member>| {
+            // Handles are for callers without sessions.
+            let instance = member.upstream.instance(principal, None);
+            let same = self.same_instance(parts.instance, instance.as_deref());
+            same.then(|| {
+                if instance.is_some() {
+                    member.note_task();
+                }
+                (Arc::clone(member), instance)
+            })
+        };
+        // After a reload what made the task may be about to leave.
+        let (member, instance) =
+            here(member).or_else(|| member.leaving().find_map(|member| here(&member)))?;
         Some(Opened {
             tool: parts.tool,
             id: decode_body(parts.body)?,
-            member: Arc::clone(member),
+            member,
             instance,
         })
     }

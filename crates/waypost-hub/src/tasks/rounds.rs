@@ -86,7 +86,7 @@ fn questions(
     round: Round,
     task: &Object,
 ) -> Option<(End, Vec<String>)> {
-    let kept = desk.times.input_wait + REPEATABLE;
+    let kept = desk.times().input_wait + REPEATABLE;
     let state = State {
         upstream: upstream.to_owned(),
         expires_ms: now_ms().saturating_add(millis(kept)),
@@ -171,7 +171,7 @@ fn go_on(
     let desk = Arc::clone(desk);
     let id = round.id;
     // A round that is asked anew has states that were made later than this one.
-    let kept = desk.times.input_wait + REPEATABLE;
+    let kept = desk.times().input_wait + REPEATABLE;
     let used = Used {
         id,
         until_ms: expires_ms.max(now_ms().saturating_add(millis(kept))),
@@ -306,7 +306,7 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
 
 /// Gives up a task whose caller does not come back.
 fn attend(desk: &Arc<Desk>, waiting: Waiting, guard: Guard) {
-    let patience = desk.times.input_wait;
+    let patience = desk.times().input_wait;
     desk.background.spawn(|stop| async move {
         tokio::select! {
             // The state outlives this process: whoever comes next may take the answer.

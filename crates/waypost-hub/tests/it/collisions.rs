@@ -41,7 +41,7 @@ fn resources(uris: &[&str]) -> Value {
 async fn until(hub: &Hub, states: &[State]) {
     let started = Instant::now();
     let now = || {
-        let members = hub.members().iter();
+        let members = hub.members().into_iter();
         members.map(|m| m.status.state()).collect::<Vec<_>>()
     };
     while now() != states {

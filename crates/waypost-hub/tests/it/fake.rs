@@ -50,6 +50,8 @@ pub(crate) struct Fake {
     /// How long a list takes.
     pub(crate) lists_take: Mutex<Duration>,
     pub(crate) lost: Notify,
+    /// Whether what it keeps was ended.
+    pub(crate) closed: AtomicBool,
     /// The process that it is now.
     pub(crate) instance: Mutex<Option<Arc<str>>>,
     answer: Box<Answer>,
@@ -92,6 +94,7 @@ impl Fake {
             retry_after: Mutex::default(),
             lists_take: Mutex::default(),
             lost: Notify::new(),
+            closed: AtomicBool::new(false),
             instance: Mutex::default(),
             answer: Box::new(answer),
         })
@@ -176,6 +179,11 @@ impl Upstream for Fake {
 
     fn lost(&self) -> BoxFuture<'_, ()> {
         self.lost.notified().boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.closed.store(true, Ordering::SeqCst);
+        async {}.boxed()
     }
 }
 

@@ -22,11 +22,15 @@ use crate::fake::{
 };
 
 /// Speaks on the subscriptions that were opened at a fake.
-type Voices = Arc<Mutex<Vec<mpsc::Sender<Event>>>>;
+pub(crate) type Voices = Arc<Mutex<Vec<mpsc::Sender<Event>>>>;
 
 /// A fake whose subscriptions acknowledge what they are asked for and then say what the test
 /// makes them say.
-fn listening(name: &str, capabilities: Value, lists: &[(&str, Value)]) -> (Arc<Fake>, Voices) {
+pub(crate) fn listening(
+    name: &str,
+    capabilities: Value,
+    lists: &[(&str, Value)],
+) -> (Arc<Fake>, Voices) {
     let voices = Voices::default();
     let heard = Arc::clone(&voices);
     let fake = Fake::new(name, capabilities, lists, move |call: &Call| {
@@ -54,14 +58,14 @@ fn acknowledges(voices: &Voices, call: &Call) -> Reply {
     Reply::Stream(events.boxed())
 }
 
-fn notification(method: &str, params: &Value) -> Event {
+pub(crate) fn notification(method: &str, params: &Value) -> Event {
     Event::Notification(Notification {
         method: method.to_owned(),
         params: object(params),
     })
 }
 
-fn say(voices: &Voices, event: &Event) {
+pub(crate) fn say(voices: &Voices, event: &Event) {
     for voice in voices.lock().unwrap().iter() {
         // A subscription that is over hears nothing.
         drop(voice.try_send(event.clone()));
@@ -76,18 +80,18 @@ async fn settled(yaml: &str, fakes: &[&Arc<Fake>]) -> Arc<Hub> {
     hub
 }
 
-async fn listen(hub: &Arc<Hub>, filter: &Value) -> EventStream {
+pub(crate) async fn listen(hub: &Arc<Hub>, filter: &Value) -> EventStream {
     listen_at(hub, View::All, filter).await
 }
 
-async fn listen_at(hub: &Arc<Hub>, view: View, filter: &Value) -> EventStream {
+pub(crate) async fn listen_at(hub: &Arc<Hub>, view: View, filter: &Value) -> EventStream {
     let mut wanted = call("subscriptions/listen", &json!({ "notifications": filter }));
     wanted.view = view;
     hub.call(wanted).await.unwrap().into_stream()
 }
 
 /// The next message: method and params, or `end` and the result.
-async fn next(events: &mut EventStream) -> (String, Value) {
+pub(crate) async fn next(events: &mut EventStream) -> (String, Value) {
     let event = timeout(Duration::from_secs(5), events.next())
         .await
         .expect("a message in time");
@@ -98,7 +102,7 @@ async fn next(events: &mut EventStream) -> (String, Value) {
     }
 }
 
-async fn nothing(events: &mut EventStream) {
+pub(crate) async fn nothing(events: &mut EventStream) {
     let heard = timeout(Duration::from_millis(1_400), events.next()).await;
     assert!(heard.is_err(), "{heard:?}");
 }

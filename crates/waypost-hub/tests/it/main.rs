@@ -15,6 +15,7 @@ mod listening;
 mod misplaced;
 mod paging;
 mod pinning;
+mod reloading;
 mod routing;
 mod search;
 mod searching;

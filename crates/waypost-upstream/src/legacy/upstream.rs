@@ -270,6 +270,11 @@ impl Legacy {
         self.parked.count()
     }
 
+    /// Whether a call with this state waits for its caller.
+    pub(crate) fn awaits(&self, state: &str) -> bool {
+        self.parked.get(state).is_some()
+    }
+
     /// Resolves when the session of Waypost's own calls is lost.
     pub(crate) async fn lost(&self) {
         self.pool.lost().await;

@@ -27,7 +27,7 @@ pub(crate) struct Child {
     queue: mpsc::Sender<Outgoing>,
     pub(super) redactor: Redactor,
     pub(super) limit: usize,
-    pub(super) tell_callers: bool,
+    pub(super) tell_callers: Arc<AtomicBool>,
     /// Its first stray line was logged.
     pub(super) warned: AtomicBool,
     pub(super) closing: CancellationToken,
@@ -48,7 +48,7 @@ pub(crate) struct Start {
     /// Bytes of one message.
     pub(crate) limit: usize,
     /// Whether callers may read its last words.
-    pub(crate) tell_callers: bool,
+    pub(crate) tell_callers: Arc<AtomicBool>,
 }
 
 impl Child {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::oneshot;
 use waypost_hub::lifecycle::Tasks;
@@ -27,7 +28,7 @@ struct Shared {
     env: Arc<BTreeMap<OsString, OsString>>,
     tasks: Tasks,
     limit: usize,
-    tell_callers: bool,
+    tell_callers: Arc<AtomicBool>,
     guard: Option<Guard>,
 }
 
@@ -39,7 +40,7 @@ impl Launcher {
             env: Arc::clone(&parts.env),
             tasks: parts.tasks.clone(),
             limit: parts.response_limit,
-            tell_callers: parts.tell_callers,
+            tell_callers: Arc::clone(&parts.tell_callers),
             guard: parts.guard.clone(),
         }))
     }
@@ -84,7 +85,7 @@ impl Shared {
             cancels,
             redactor,
             limit: self.limit,
-            tell_callers: self.tell_callers,
+            tell_callers: Arc::clone(&self.tell_callers),
         };
         Child::start(command, &path, start)
     }

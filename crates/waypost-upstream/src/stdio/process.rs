@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -135,7 +136,7 @@ impl Child {
     }
 
     fn ended(&self, how: How, tail: String) {
-        let told = self.tell_callers;
+        let told = self.tell_callers.load(Ordering::Relaxed);
         let exit = Arc::new(Exit { how, tail, told });
         ChildEnded {
             upstream: self.upstream(),
@@ -265,7 +266,7 @@ mod tests {
             response_limit: 1 << 20,
             env: Arc::new([("PATH".into(), "/usr/bin:/bin".into())].into()),
             tls: Default::default(),
-            tell_callers: true,
+            tell_callers: Arc::new(true.into()),
             answer_within: std::time::Duration::from_secs(1),
             parked: Arc::new(tokio::sync::Semaphore::new(1)),
             guard: None,

@@ -24,7 +24,7 @@ pub fn parts() -> Parts {
         response_limit: 64 * 1024 * 1024,
         env: Arc::new(std::env::vars_os().collect()),
         tls: Default::default(),
-        tell_callers: true,
+        tell_callers: Arc::new(true.into()),
         parked: Arc::new(tokio::sync::Semaphore::new(100)),
         answer_within: Duration::from_secs(600),
         guard: None,

@@ -1,5 +1,6 @@
 //! The life of a child: how it starts, what it is given, how it ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -94,7 +95,7 @@ async fn words(yaml: &str, tell_callers: bool) -> (String, Option<String>) {
     sources.env = [("CANARY".to_owned(), "canary-3".to_owned())].into();
     let config = waypost_config::load(&sources).unwrap().config;
     let mut parts = parts();
-    parts.tell_callers = tell_callers;
+    parts.tell_callers = Arc::new(tell_callers.into());
     let upstream = waypost_upstream::connect(&config.upstreams[0], &parts).unwrap();
     let error = in_time(upstream.discover(None)).await.unwrap_err();
     let cause = error.source.map(|cause| cause.to_string());

@@ -136,7 +136,7 @@ pub(super) fn dialer_on(tasks: &Tasks, url: &str, transport: Transport, limit: u
         response_limit: limit,
         env: Arc::default(),
         tls: Default::default(),
-        tell_callers: true,
+        tell_callers: Arc::new(true.into()),
         parked: Arc::new(tokio::sync::Semaphore::new(1)),
         answer_within: Duration::from_secs(600),
         guard: None,
