@@ -5,9 +5,9 @@
 //! `admin.token` is set.
 
 mod endpoints;
-mod guard;
+pub(crate) mod guard;
 pub(crate) mod metrics;
-mod time;
+pub(crate) mod time;
 mod tools;
 mod upstreams;
 
@@ -27,24 +27,27 @@ use tokio_util::sync::CancellationToken;
 use waypost_hub::hub::Hub;
 
 use self::guard::Guard;
+use crate::reload;
 
 /// What the admin listener looks at.
 #[derive(Clone)]
 pub(crate) struct Admin {
     pub(crate) hub: Arc<Hub>,
     pub(crate) metrics: PrometheusHandle,
+    /// How reloads went.
+    pub(crate) reloads: Arc<reload::Status>,
     /// Cancelled as soon as the process is to end.
     pub(crate) draining: CancellationToken,
 }
 
 /// Everything the listener answers. `guard` knows what whom is shown.
-pub(crate) fn routes(admin: Admin, guard: Guard) -> Router {
-    let guard = Arc::new(guard);
+pub(crate) fn routes(admin: Admin, guard: Arc<Guard>) -> Router {
     let api = Router::new()
         .route("/api/v1/upstreams", get(list_upstreams))
         .route("/api/v1/endpoints", get(list_endpoints))
         .route("/api/v1/tools/pending", get(tools::pending))
         .route("/api/v1/tools/approve", post(tools::approve))
+        .route("/api/v1/config", get(show_config))
         .route_layer(from_fn_with_state(Arc::clone(&guard), guard::token));
     Router::new()
         .route("/healthz", get(healthy))
@@ -58,11 +61,9 @@ pub(crate) fn routes(admin: Admin, guard: Guard) -> Router {
         .with_state(Arc::new(admin))
 }
 
-pub(crate) fn guard(config: &waypost_config::Config) -> Guard {
-    Guard {
-        loopback: config.admin.ip().is_loopback(),
-        token: config.admin_token.clone(),
-    }
+pub(crate) fn guard(config: &waypost_config::Config) -> Arc<Guard> {
+    let loopback = config.admin.ip().is_loopback();
+    Arc::new(Guard::new(loopback, config.admin_token.clone()))
 }
 
 /// The process runs. Nothing else may make this fail: whoever asks restarts the process.
@@ -112,6 +113,11 @@ async fn list_upstreams(State(admin): State<Arc<Admin>>) -> Response {
 
 async fn list_endpoints(State(admin): State<Arc<Admin>>) -> Response {
     json_answer(StatusCode::OK, &endpoints::list(&admin.hub.catalog()))
+}
+
+/// How reading the configuration again went; nothing of what is in it.
+async fn show_config(State(admin): State<Arc<Admin>>) -> Response {
+    json_answer(StatusCode::OK, &admin.reloads.json())
 }
 
 async fn nothing_here() -> Response {

@@ -1,8 +1,9 @@
 //! From the configuration to everything that answers requests.
 
 use std::collections::HashSet;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -31,6 +32,8 @@ pub(crate) struct Assembled {
     pub(crate) hub: Arc<Hub>,
     /// The sessions of clients, unless that era is switched off.
     pub(crate) sessions: Option<Sessions>,
+    /// Makes members, at the start and later.
+    pub(crate) plan: Arc<Plan>,
     /// All work that belongs to no connection.
     pub(crate) background: Tasks,
     pub(crate) database: Database,
@@ -55,11 +58,12 @@ pub(crate) async fn assemble(
     let tidied = database.clone();
     background.spawn(|stop| daily(stop, move || tidy(tidied.clone())));
     let sessions = sessions(config, Arc::clone(&store), &keys, &background);
-    let upstreams = upstreams(config, cores, guard, &background);
-    let hub = hub(config, &upstreams, store, keys, &background);
+    let plan = Arc::new(Plan::new(config, cores, guard, &background));
+    let hub = plan.hub(config, store, keys);
     Ok(Assembled {
         hub,
         sessions,
+        plan,
         background,
         database,
     })
@@ -108,7 +112,7 @@ fn sessions(
 }
 
 /// The endpoints whose clients get no session ids.
-fn stateless(config: &Config) -> HashSet<View> {
+pub(crate) fn stateless(config: &Config) -> HashSet<View> {
     let all = config.front.stateless.then_some(View::All);
     let each = config.upstreams.iter().filter_map(|upstream| {
         let stateless = upstream.stateless.unwrap_or(config.front.stateless);
@@ -124,28 +128,80 @@ fn stateless(config: &Config) -> HashSet<View> {
 /// A question that nobody answers ends at the client first.
 const MARGIN: Duration = Duration::from_secs(30);
 
-/// What the connections to upstreams are given; `guard` is the program that ends children.
-pub(crate) fn upstreams(
-    config: &Config,
-    cores: usize,
-    guard: Option<&Path>,
-    background: &Tasks,
-) -> waypost_upstream::Parts {
-    let is_child = |one: &&Settings| !one.disabled && matches!(one.reach, Reach::Stdio { .. });
-    // Without children there is nothing to guard.
-    let guard = guard.filter(|_| config.upstreams.iter().any(|one| is_child(&one)));
-    let guard =
-        guard.map(|program| Guard::start(program.to_owned(), vec!["guard".to_owned()], background));
-    waypost_upstream::Parts {
-        tasks: background.clone(),
-        cores,
-        response_limit: config.limits.response_body,
-        env: Arc::new(environment()),
-        tls: waypost_upstream::parts::Tls::default(),
-        tell_callers: Arc::new(is_ours_alone(config).into()),
-        parked: Arc::new(Semaphore::new(config.limits.parked)),
-        answer_within: config.tasks.input_wait + MARGIN,
-        guard,
+/// How upstreams become members: the same at the start and when the configuration is read again.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    parts: waypost_upstream::Parts,
+    /// Ends children should Waypost die.
+    guard: Mutex<Option<Guard>>,
+    /// The program that does it.
+    program: Option<PathBuf>,
+}
+
+impl Plan {
+    /// What the connections to upstreams are given; `guard` is the program that ends children.
+    pub(crate) fn new(
+        config: &Config,
+        cores: usize,
+        guard: Option<&Path>,
+        background: &Tasks,
+    ) -> Self {
+        let plan = Self {
+            parts: waypost_upstream::Parts {
+                tasks: background.clone(),
+                cores,
+                response_limit: config.limits.response_body,
+                env: Arc::new(environment()),
+                tls: waypost_upstream::parts::Tls::default(),
+                tell_callers: Arc::default(),
+                parked: Arc::new(Semaphore::new(config.limits.parked)),
+                answer_within: config.tasks.input_wait + MARGIN,
+                guard: None,
+            },
+            guard: Mutex::default(),
+            program: guard.map(Path::to_owned),
+        };
+        plan.apply(config);
+        plan
+    }
+
+    /// What is for all upstreams goes by this configuration from now on.
+    pub(crate) fn apply(&self, config: &Config) {
+        let tell = is_ours_alone(config);
+        self.parts.tell_callers.store(tell, Ordering::Relaxed);
+        let is_child = |one: &Settings| !one.disabled && matches!(one.reach, Reach::Stdio { .. });
+        // Without children there is nothing to guard.
+        if let Some(program) = &self.program
+            && config.upstreams.iter().any(is_child)
+        {
+            let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+            let arguments = || vec!["guard".to_owned()];
+            guard.get_or_insert_with(|| {
+                Guard::start(program.clone(), arguments(), &self.parts.tasks)
+            });
+        }
+    }
+
+    /// A member with a connection of its own; nothing is opened yet.
+    pub(crate) fn member(&self, settings: &Settings) -> Arc<Member> {
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = waypost_upstream::Parts {
+            guard: guard.clone(),
+            ..self.parts.clone()
+        };
+        Arc::new(Member::new(settings.clone(), upstream(settings, &parts)))
+    }
+
+    /// The hub over its upstreams.
+    pub(crate) fn hub(&self, config: &Arc<Config>, store: Arc<dyn Store>, keys: Keys) -> Arc<Hub> {
+        let members = config.upstreams.iter().map(|one| self.member(one));
+        Hub::new(Parts {
+            members: members.collect(),
+            config: Arc::clone(config),
+            store,
+            keys,
+            background: self.parts.tasks.clone(),
+        })
     }
 }
 
@@ -153,27 +209,6 @@ pub(crate) fn upstreams(
 /// `insecure` opens a listener to the network without making its callers one.
 fn is_ours_alone(config: &Config) -> bool {
     config.auth.keys.is_empty() && config.listen.ip().is_loopback()
-}
-
-/// The hub over its upstreams.
-pub(crate) fn hub(
-    config: &Arc<Config>,
-    parts: &waypost_upstream::Parts,
-    store: Arc<dyn Store>,
-    keys: Keys,
-    background: &Tasks,
-) -> Arc<Hub> {
-    let members = config.upstreams.iter().map(|settings| {
-        let upstream = upstream(settings, parts);
-        Arc::new(Member::new(settings.clone(), upstream))
-    });
-    Hub::new(Parts {
-        members: members.collect(),
-        config: Arc::clone(config),
-        store,
-        keys,
-        background: background.clone(),
-    })
 }
 
 /// One that cannot work is still there, and says so: it must not take the others down.

@@ -23,7 +23,7 @@ use waypost_hub::store::{PinnedTool, Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::version;
 
-use crate::assemble;
+use crate::assemble::Plan;
 use crate::exit::Fatal;
 use crate::output::{print, printable, say, table};
 use crate::serve::runtime;
@@ -62,11 +62,11 @@ async fn connect(config: Arc<Config>) -> Result<(), Fatal> {
     let keys = Keys::new(vec![key.into()]).map_err(anyhow::Error::from)?;
     let background = Tasks::on(Handle::current());
     let guard = std::env::current_exe().ok();
-    let upstreams = assemble::upstreams(&config, 1, guard.as_deref(), &background);
     let store = Forgetful {
         pins: pins(&config).await,
     };
-    let hub = assemble::hub(&config, &upstreams, Arc::new(store), keys, &background);
+    let plan = Plan::new(&config, 1, guard.as_deref(), &background);
+    let hub = plan.hub(&config, Arc::new(store), keys);
     hub.start().await;
     decided(&hub, longest(&config)).await;
     print(&report(&hub));

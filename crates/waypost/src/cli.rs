@@ -187,7 +187,7 @@ impl Cli {
         match self.command {
             Command::Serve(serve) => {
                 let sources = serve.sources();
-                serve::run(load_some(&sources)?, sources.file.as_deref())
+                serve::run(load_some(&sources)?, sources)
             }
             Command::Stdio(stdio) => stdio.run(),
             Command::Check(check) => {
@@ -273,7 +273,7 @@ impl Stdio {
         }
         let with_admin = self.admin.is_some();
         let sources = with_flags(self.file, [("admin", self.admin)], self.log);
-        stdio::run(load_some(&sources)?, sources.file.as_deref(), with_admin)
+        stdio::run(load_some(&sources)?, sources, with_admin)
     }
 }
 

@@ -12,18 +12,20 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use waypost_config::Config;
+use waypost_config::{Config, Sources};
 use waypost_hub::hub::Hub;
 use waypost_hub::lifecycle::Tasks;
 use waypost_policy::in_flight::InFlightLayer;
 
+use crate::admin::guard::Guard;
 use crate::admin::{self, Admin};
 use crate::assemble::{Assembled, assemble};
 use crate::ending::within;
 use crate::exit::Fatal;
+use crate::reload::{Reach, Reloader};
 use crate::runtime::{Core, Door, bind};
 use crate::stack::Stack;
 
@@ -49,6 +51,9 @@ pub struct Options {
     /// The program whose command `guard` ends children should this process die: Waypost itself.
     /// Without it they may outlive a crash.
     pub guard: Option<PathBuf>,
+    /// Where the configuration came from: it is read again when it changes there. Without, it
+    /// stays as it is.
+    pub sources: Option<Sources>,
 }
 
 impl Options {
@@ -69,6 +74,7 @@ pub struct Daemon {
     /// Where the admin listener listens.
     pub admin: SocketAddr,
     hub: Arc<Hub>,
+    reload: Arc<Notify>,
     stop: CancellationToken,
     hurry: CancellationToken,
     ended: Option<oneshot::Receiver<bool>>,
@@ -81,7 +87,7 @@ pub(crate) const LOOK: Duration = Duration::from_millis(10);
 type Addresses = (SocketAddr, SocketAddr);
 
 /// What the control thread reports once it is up, or why it is not.
-type Started = Result<(Addresses, Arc<Hub>), Fatal>;
+type Started = Result<(Addresses, Arc<Hub>, Arc<Notify>), Fatal>;
 
 impl Daemon {
     /// Starts on threads of its own and returns when both listeners accept. Upstreams connect
@@ -111,13 +117,14 @@ impl Daemon {
             .name("waypost-control".to_owned())
             .spawn(move || control.run(started, end))
             .context("cannot start a thread")?;
-        let ((mcp, admin), hub) = start
+        let ((mcp, admin), hub, reload) = start
             .await
             .map_err(|_| anyhow!("the control thread ended before it was up"))??;
         Ok(Self {
             mcp,
             admin,
             hub,
+            reload,
             stop,
             hurry,
             ended: Some(ended),
@@ -140,6 +147,12 @@ impl Daemon {
             tokio::time::sleep(LOOK).await;
         }
         true
+    }
+
+    /// Reads the configuration again soon, and applies what is different. Nothing happens without
+    /// [`Options::sources`], or once it is told to stop.
+    pub fn reload(&self) {
+        self.reload.notify_one();
     }
 
     /// Drains: readiness is gone at once, nothing new begins, what is in flight may finish
@@ -183,9 +196,11 @@ impl Control {
             match Running::start(&self.config, &self.options).await {
                 Ok(running) => {
                     let hub = Arc::clone(&running.assembled.hub);
-                    drop(started.send(Ok((running.addresses, hub))));
+                    let reload = running.reloader.asked();
+                    drop(started.send(Ok((running.addresses, hub, reload))));
                     self.stop.cancelled().await;
-                    running.end(self.config.drain_grace, &self.hurry).await
+                    let grace = running.reloader.running().drain_grace;
+                    running.end(grace, &self.hurry).await
                 }
                 Err(fatal) => {
                     drop(started.send(Err(fatal)));
@@ -204,6 +219,7 @@ impl Control {
 struct Running {
     addresses: Addresses,
     assembled: Assembled,
+    reloader: Arc<Reloader>,
     clients: Door,
     in_flight: InFlightLayer,
     operators: Door,
@@ -231,14 +247,26 @@ impl Running {
         hub.start().await;
         let draining = CancellationToken::new();
         let clients = Door::new(config.limits.connections);
+        let cores_end = CancellationToken::new();
+        let stack = Stack::new(config, addresses.0, hub, assembled.sessions.as_ref());
+        let stack = Arc::new(stack);
+        let guard = admin::guard(config);
+        let reach = Reach {
+            plan: Arc::clone(&assembled.plan),
+            hub: Arc::clone(hub),
+            sessions: assembled.sessions.clone(),
+            stack: Some(Arc::clone(&stack)),
+            admin: Arc::clone(&guard),
+        };
+        let reloader = Reloader::new(reach, options.sources.clone(), Arc::clone(config));
+        let reloader = reloader.start(&assembled.background, &draining);
         let facts = Admin {
             hub: Arc::clone(hub),
             metrics,
+            reloads: reloader.status(),
             draining: draining.clone(),
         };
-        let operators = operators(config, facts, admin, &assembled.background);
-        let cores_end = CancellationToken::new();
-        let stack = Stack::new(config, addresses.0, hub, assembled.sessions.as_ref());
+        let operators = operators(guard, facts, admin, &assembled.background);
         let make = || clients.to(stack.http());
         let cores = match (shares, mcp) {
             (Shares::Own, listeners) => Core::own(listeners, make, &cores_end),
@@ -253,6 +281,7 @@ impl Running {
         Ok(Self {
             addresses,
             assembled,
+            reloader,
             clients,
             in_flight: stack.in_flight().clone(),
             operators,
@@ -326,14 +355,14 @@ async fn aside(work: impl FnOnce() + Send + 'static) {
 
 /// Serves operators.
 pub(crate) fn operators(
-    config: &Config,
+    guard: Arc<Guard>,
     facts: Admin,
     listeners: Vec<TcpListener>,
     background: &Tasks,
 ) -> Door {
     let operators = Door::new(ADMIN_CONNECTIONS);
     let metrics = facts.metrics.clone();
-    let routes = admin::routes(facts, admin::guard(config));
+    let routes = admin::routes(facts, guard);
     for listener in listeners {
         let connections = operators.to(routes.clone());
         operators.spawn_here(|_| connections.accept(listener));

@@ -4,19 +4,20 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
-use waypost_config::{Config, Loaded, Problem};
+use waypost_config::{Config, Loaded, Problem, Sources};
 
 use crate::daemon::{Daemon, Options};
 use crate::exit::Fatal;
 use crate::logging;
-use crate::signal::Signals;
+use crate::signal::{Signals, Told};
 
-/// Runs until a signal, then drains. A second signal ends it at once.
-pub(crate) fn run(loaded: Loaded, file: Option<&Path>) -> Result<(), Fatal> {
+/// Runs until a signal, then drains. A second signal ends it at once. `sources` are where the
+/// configuration came from.
+pub(crate) fn run(loaded: Loaded, sources: Sources) -> Result<(), Fatal> {
     let _last = logging::start(&loaded.config.log)?;
-    configured(&loaded, file);
+    configured(&loaded, sources.file.as_deref());
     let runtime = runtime()?;
-    let result = runtime.block_on(until_signalled(loaded.config));
+    let result = runtime.block_on(until_signalled(loaded.config, sources));
     runtime.shutdown_background();
     result
 }
@@ -48,13 +49,22 @@ fn warn(problems: &[Problem]) {
     }
 }
 
-async fn until_signalled(config: Config) -> Result<(), Fatal> {
+async fn until_signalled(config: Config, sources: Sources) -> Result<(), Fatal> {
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let daemon = tokio::select! {
-        daemon = Daemon::start(config, Options::of_program()) => daemon?,
-        _ = signals.next() => return Ok(()),
+    let options = Options {
+        sources: Some(sources),
+        ..Options::of_program()
     };
-    let signal = signals.next().await;
+    let daemon = tokio::select! {
+        daemon = Daemon::start(config, options) => daemon?,
+        _ = signals.end() => return Ok(()),
+    };
+    let signal = loop {
+        match signals.told().await {
+            Told::Reload => daemon.reload(),
+            Told::End(signal) => break signal,
+        }
+    };
     tracing::info!(signal, "draining; a second signal ends it at once");
     drain(daemon, &mut signals).await;
     Ok(())
@@ -64,7 +74,7 @@ async fn drain(daemon: Daemon, signals: &mut Signals) {
     // Dropping the drain half-way ends everything.
     let clean = tokio::select! {
         clean = daemon.stop() => clean,
-        _ = signals.next() => false,
+        _ = signals.end() => false,
     };
     if !clean {
         tracing::warn!("ended before everything in flight was over");

@@ -4,8 +4,9 @@
 //! what is called on which upstream. Each list reads from the outside in.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
@@ -31,6 +32,7 @@ use waypost_wire::message;
 
 use crate::identify::IdentifyLayer;
 use crate::last_words::LastWords;
+use crate::latest::Latest;
 use crate::runtime::Answers;
 
 /// Longest wait for a whole request body, once its head is there.
@@ -38,14 +40,22 @@ const BODY: Duration = Duration::from_secs(30);
 
 /// Makes both seams, for each core its own: whatever a request clones on its way is counted, and
 /// cores that count in one place wait for each other. Only the limit is one for all.
-#[derive(Debug)]
 pub(crate) struct Stack {
-    config: Arc<Config>,
     listen: SocketAddr,
     hub: Arc<Hub>,
     sessions: Option<Sessions>,
     in_flight: InFlightLayer,
+    /// What goes by the configuration, of each seam that was made.
+    made: Mutex<Made>,
 }
+
+struct Made {
+    config: Arc<Config>,
+    /// Make it anew.
+    again: Vec<Again>,
+}
+
+type Again = Box<dyn Fn(&Stack, &Config) + Send + Sync>;
 
 impl Stack {
     /// `listen` is the address that was bound; without `sessions` clients of that era are refused.
@@ -56,11 +66,24 @@ impl Stack {
         sessions: Option<&Sessions>,
     ) -> Self {
         Self {
-            config: Arc::clone(config),
             listen,
             hub: Arc::clone(hub),
             sessions: sessions.cloned(),
             in_flight: InFlightLayer::new(config.limits.in_flight),
+            made: Mutex::new(Made {
+                config: Arc::clone(config),
+                again: Vec::new(),
+            }),
+        }
+    }
+
+    /// From now on requests are for this configuration, whatever connection they come on.
+    pub(crate) fn apply(&self, config: &Arc<Config>) {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        made.config = Arc::clone(config);
+        self.in_flight.set(config.limits.in_flight);
+        for again in &made.again {
+            again(self, config);
         }
     }
 
@@ -70,11 +93,33 @@ impl Stack {
     }
 
     /// The HTTP seam: decided with the head of the request alone.
-    pub(crate) fn http<B>(&self) -> impl Answers<B>
+    pub(crate) fn http<B>(&self) -> impl Answers<B> + use<B>
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        let config = &self.config;
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = Latest::new(self.by_config::<B>(&made.config));
+        let slot = latest.clone();
+        made.again.push(Box::new(move |stack, config| {
+            slot.set(stack.by_config::<B>(config));
+        }));
+        ServiceBuilder::new()
+            // First, so that every line and every refusal can be found again.
+            .layer(IdentifyLayer::new())
+            // One bad request is not an outage.
+            .layer(CatchPanicLayer::custom(panicked))
+            // Over the limit it is refused at once and before any work: a queue would only hide the
+            // overload. An answer counts until its last byte.
+            .layer(self.in_flight.clone())
+            // What follows is another one after a reload.
+            .service(latest)
+    }
+
+    /// The part of the HTTP seam that goes by the configuration.
+    fn by_config<B>(&self, config: &Config) -> impl Answers<B, Body: From<Bytes>> + Sync + use<B>
+    where
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
         // Only for endpoints: a client that looks for OAuth gets its 404 without a key.
         let endpoints = ServiceBuilder::new()
             // Who it is, for everything below.
@@ -91,16 +136,17 @@ impl Stack {
             .with_sse(config.front.sse)
             .with_keys(!config.auth.keys.is_empty());
         ServiceBuilder::new()
-            // First, so that every line and every refusal can be found again.
-            .layer(IdentifyLayer::new())
-            // One bad request is not an outage.
-            .layer(CatchPanicLayer::custom(panicked))
-            // Over the limit it is refused at once and before any work: a queue would only hide the
-            // overload. An answer counts until its last byte.
-            .layer(self.in_flight.clone())
             // Cheap, needs headers only, and spares strangers' pages the sight of everything below.
             .layer(OriginGuardLayer::new(self.listen, &config.front))
             .service(front)
+    }
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack")
+            .field("listen", &self.listen)
+            .finish_non_exhaustive()
     }
 }
 

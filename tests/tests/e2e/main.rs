@@ -29,6 +29,7 @@ mod listening;
 mod logs;
 mod matrix;
 mod process;
+mod reloading;
 mod rounds;
 mod searching;
 mod secrets;

@@ -300,7 +300,7 @@ async fn a_bridge_outlives_its_daemon_and_the_session_stays_good() {
         .ask("prompts/list", json!({ "_meta": meta() }))
         .await;
     assert_eq!(modern["error"]["code"], -32603, "{modern}");
-    let served = Served::start_at(&home, &listen, &[]).await;
+    let mut served = Served::start_at(&home, &listen, &[]).await;
     let list = launched.ask("tools/list", json!({})).await;
     assert!(list["result"]["tools"].is_array(), "{list}");
     let modern = launched
@@ -308,7 +308,9 @@ async fn a_bridge_outlives_its_daemon_and_the_session_stays_good() {
         .await;
     assert!(modern["result"]["prompts"].is_array(), "{modern}");
     // One with other keys does not know the session.
-    drop(served);
+    served.signal("KILL").await;
+    // Its address is free once it is gone.
+    served.code().await;
     let elsewhere = Home::new("");
     config(&demo.url, &elsewhere);
     let served = Served::start_at(&elsewhere, &listen, &[]).await;

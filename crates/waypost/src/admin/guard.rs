@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -16,8 +17,23 @@ use super::refusal;
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// Only this machine reaches the listener.
-    pub(crate) loopback: bool,
-    pub(crate) token: Option<Secret>,
+    loopback: bool,
+    token: ArcSwapOption<Secret>,
+}
+
+impl Guard {
+    /// `loopback` is whether only this machine reaches the listener.
+    pub(crate) fn new(loopback: bool, token: Option<Secret>) -> Self {
+        Self {
+            loopback,
+            token: ArcSwapOption::new(token.map(Arc::new)),
+        }
+    }
+
+    /// From now on this is the token.
+    pub(crate) fn set_token(&self, token: Option<Secret>) {
+        self.token.store(token.map(Arc::new));
+    }
 }
 
 /// Refuses names of other hosts on loopback: a page in a browser can make its own name resolve to
@@ -39,7 +55,7 @@ pub(super) async fn token(
     request: Request,
     next: Next,
 ) -> Response {
-    match &guard.token {
+    match guard.token.load_full() {
         None if guard.loopback => next.run(request).await,
         None => refusal(
             StatusCode::FORBIDDEN,
@@ -87,8 +103,7 @@ mod tests {
     }
 
     fn guard(loopback: bool, token: Option<&str>) -> Guard {
-        let token = token.map(Secret::new);
-        Guard { loopback, token }
+        Guard::new(loopback, token.map(Secret::new))
     }
 
     #[tokio::test]

@@ -71,6 +71,22 @@ pub(super) fn sample(members: &[Arc<Member>], catalog: &Catalog) {
     }
 }
 
+/// Nothing of an upstream is pinned any more.
+pub(crate) fn unpinned(upstream: &str) {
+    gauge!("waypost_upstream_tools_pending", "upstream" => upstream.to_owned()).set(0.0);
+}
+
+/// An upstream is not there any more.
+pub(crate) fn removed(upstream: &str) {
+    for gauge in [
+        "waypost_upstream_up",
+        "waypost_upstream_tools",
+        "waypost_upstream_parked_calls",
+    ] {
+        gauge!(gauge, "upstream" => upstream.to_owned()).set(0.0);
+    }
+}
+
 fn describe() {
     gauge!("waypost_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     counter!("waypost_connections_refused_total").absolute(0);
@@ -100,6 +116,14 @@ const GAUGES: &[(&str, &str)] = &[
         "waypost_upstream_parked_calls",
         "Calls open at the upstream that wait for an answer of their caller.",
     ),
+    (
+        "waypost_config_last_reload_successful",
+        "0 while the configuration that was read last is not valid.",
+    ),
+    (
+        "waypost_config_last_reload_success_timestamp_seconds",
+        "When a valid configuration was read last.",
+    ),
     ("waypost_open_streams", "Event streams open to clients."),
     (
         "waypost_client_sessions",
@@ -108,6 +132,10 @@ const GAUGES: &[(&str, &str)] = &[
 ];
 
 const COUNTERS: &[(&str, &str)] = &[
+    (
+        "waypost_config_reloads_total",
+        "Readings of the configuration while running, by outcome.",
+    ),
     ("waypost_requests_total", "Requests of clients, by outcome."),
     (
         "waypost_refused_total",

@@ -1,7 +1,7 @@
 //! Points in time as people and programs read them.
 
 /// ISO 8601 in UTC, with milliseconds.
-pub(super) fn iso(ms: u64) -> String {
+pub(crate) fn iso(ms: u64) -> String {
     let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = date(days);
     let (hours, minutes) = (rest / 3_600_000, rest / 60_000 % 60);

@@ -150,7 +150,7 @@ fn nothing_to_serve_is_an_error_that_says_where_a_file_is_looked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_terminal_that_closes_drains_too() {
+async fn sighup_without_a_terminal_that_was_closed_does_not_end_it() {
     let demo = demo_tasks(ANY_PORT, tasks::Options::default())
         .await
         .unwrap();
@@ -160,6 +160,7 @@ async fn a_terminal_that_closes_drains_too() {
     let code = tokio::task::spawn_blocking(move || {
         let served = Served::start(&config);
         served.signal("HUP");
+        served.signal("TERM");
         served.code()
     });
     assert_eq!(code.await.unwrap(), Some(0));
