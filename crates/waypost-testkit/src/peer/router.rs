@@ -112,10 +112,11 @@ impl Router {
                 let token = message.pointer("/params/progressToken");
                 find(&inner, token.and_then(Value::as_u64))
             }
-            "elicitation/create"
-            | "sampling/createMessage"
-            | "roots/list"
-            | "notifications/message" => inner.calls.last().map(|(_, send)| send.clone()),
+            // A call that is made while another is being asked asks nothing itself.
+            "elicitation/create" | "sampling/createMessage" | "roots/list" => {
+                inner.calls.first().map(|(_, send)| send.clone())
+            }
+            "notifications/message" => inner.calls.last().map(|(_, send)| send.clone()),
             _ => None,
         }
     }
