@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use waypost_config::config::Config;
-use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback, Principal, Session, View};
+use waypost_hub::call::{Call, Principal, Session, View};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
 use waypost_hub::keys::Keys;
@@ -325,27 +325,17 @@ pub(crate) fn upstreams(names: &[&str]) -> String {
 
 /// A client's call that declares nothing.
 pub(crate) fn call(method: &str, params: &Value) -> Call {
-    Call {
-        request_id: "test".into(),
-        id: Id::new(Raw::string("c1")).unwrap(),
-        method: method.to_owned(),
-        params: object(params),
-        meta: RequestMeta {
-            protocol_version: "2026-07-28".into(),
-            client_info: None,
-            capabilities: ClientCapabilities::default(),
-            log_level: None,
-            progress_token: None,
-            rest: Object::new(),
-        },
-        principal: Principal::anonymous(),
-        view: View::All,
-        session: None,
-        headers: CallHeaders::default(),
-        comeback: Comeback::Answers,
-        carrier: Carrier::default(),
-        patient: false,
-    }
+    let meta = RequestMeta {
+        protocol_version: "2026-07-28".into(),
+        client_info: None,
+        capabilities: ClientCapabilities::default(),
+        log_level: None,
+        progress_token: None,
+        rest: Object::new(),
+    };
+    let ids = ("test".into(), Id::new(Raw::string("c1")).unwrap());
+    let caller = (Principal::anonymous(), View::All);
+    Call::new(ids, method.to_owned(), object(params), meta, caller)
 }
 
 /// The same with these capabilities declared.
