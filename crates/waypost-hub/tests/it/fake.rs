@@ -17,7 +17,7 @@ use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
 use waypost_hub::reply::{End, Reply};
-use waypost_hub::store::{PinnedTool, Store, StoreError};
+use waypost_hub::store::{Late, PinnedTool, Store, StoreError};
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::error::ErrorObject;
@@ -205,6 +205,8 @@ pub(crate) struct Memory(
     /// Whether it takes no more of them.
     pub(crate) AtomicBool,
     pub(crate) Pinned,
+    /// Whether it takes them, and says that it was too late.
+    pub(crate) AtomicBool,
 );
 
 /// The pins that a store has, or none that can be read.
@@ -253,6 +255,11 @@ impl Store for Memory {
             return async move { Err(StoreError { action, source }) }.boxed();
         }
         let is_new = self.2.lock().unwrap().insert(name.to_owned());
+        if self.5.load(Ordering::SeqCst) {
+            let within = Duration::from_secs(10);
+            let (action, source) = ("save", Late { within }.into());
+            return async move { Err(StoreError { action, source }) }.boxed();
+        }
         async move { Ok(is_new) }.boxed()
     }
 
