@@ -128,7 +128,7 @@ pub struct Limits {
     pub parked: usize,
     /// Notifications waiting for one listener.
     pub listener_queue: usize,
-    /// Open client connections.
+    /// Open client connections. One of HTTP/2 carries up to 256 requests at once.
     pub connections: usize,
     /// Client sessions that hold something at once.
     pub sessions: usize,

@@ -142,7 +142,7 @@ pub(crate) struct RawLimits {
     pub(crate) parked: usize,
     /// Changes of lists that may wait for one slow listener; more of the same kind become one.
     pub(crate) listener_queue: usize,
-    /// Open client connections.
+    /// Open client connections. One of HTTP/2 carries up to 256 requests at once.
     pub(crate) connections: usize,
     /// Client sessions that hold something at once; beyond it a new one is told to come back.
     pub(crate) sessions: usize,

@@ -144,8 +144,8 @@ impl Admitted {
     pub(crate) fn begins(&self, no_room: NoRoom) -> Option<&Id> {
         match self {
             Self::Request(admission) => {
-                let goes_on =
-                    no_room == NoRoom::Draining && goes_on(&admission.method, &admission.params);
+                let goes_on = no_room == NoRoom::Draining
+                    && !begins(&Era::Modern, &admission.method, &admission.params);
                 (!goes_on).then_some(&admission.id)
             }
             Self::Notification => None,
@@ -175,12 +175,22 @@ impl Admitted {
     }
 }
 
-/// Whether a stateless request goes on with what its client has begun: it is about a task, or brings
-/// back what a call that asked has given.
-pub(crate) fn goes_on(called: &str, params: &Object) -> bool {
-    method::is_of_task(called)
-        || (method::may_ask(called)
-            && (params.contains(INPUT_RESPONSES) || params.contains(REQUEST_STATE)))
+/// Whether a request begins work. One of the session era does, a ping apart: what goes on with its
+/// calls are answers. A stateless one does not where it is about a task, or brings back what a call
+/// that asked has given.
+pub(crate) fn begins(era: &Era, called: &str, params: &Object) -> bool {
+    let brings_back = || {
+        let answers = params.get(INPUT_RESPONSES);
+        let answers = answers.and_then(|raw| raw.as_object().ok());
+        answers.is_some_and(|answers| !answers.is_empty()) || params.str(REQUEST_STATE).is_some()
+    };
+    match era {
+        Era::Legacy { .. } => called != PING,
+        Era::Modern => {
+            let goes_on = method::may_ask(called) && brings_back();
+            !goes_on && !method::is_of_task(called)
+        }
+    }
 }
 
 fn admit_notification(
@@ -412,4 +422,33 @@ fn served(method: &str) -> Result<(), Refusal> {
         return Err(Refusal::NoSuchMethod { method });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_brings_nothing_back_or_is_of_the_session_era_begins_work() {
+        let legacy = Era::Legacy { requested: None };
+        for (method, params, goes_on) in [
+            ("tools/call", r#"{"name":"a"}"#, false),
+            ("tools/call", r#"{"inputResponses":{}}"#, false),
+            ("tools/call", r#"{"inputResponses":null}"#, false),
+            ("tools/call", r#"{"inputResponses":["a"]}"#, false),
+            ("tools/call", r#"{"requestState":null}"#, false),
+            ("tools/call", r#"{"requestState":{}}"#, false),
+            ("tools/call", r#"{"requestState":"s"}"#, true),
+            ("prompts/get", r#"{"inputResponses":{"who":{}}}"#, true),
+            ("resources/read", r#"{"requestState":"s"}"#, true),
+            ("tools/list", r#"{"requestState":"s"}"#, false),
+            ("tasks/get", r#"{"taskId":"t"}"#, true),
+        ] {
+            let params = Object::parse(&Bytes::from_static(params.as_bytes())).unwrap();
+            let modern = begins(&Era::Modern, method, &params);
+            assert_eq!(modern, !goes_on, "{method} {params:?}");
+            assert!(begins(&legacy, method, &params), "{method} {params:?}");
+        }
+        assert!(!begins(&legacy, PING, &Object::new()));
+    }
 }

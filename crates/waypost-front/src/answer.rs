@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderName, RETRY_AFTER};
 use http::{HeaderValue, StatusCode};
 use waypost_hub::error::CallError;
-use waypost_hub::limit::NoRoom;
+use waypost_hub::limit::{NoRoom, TurnedAway};
 use waypost_hub::reply::End;
 use waypost_wire::header;
 use waypost_wire::id::Id;
@@ -46,8 +46,7 @@ pub(crate) fn refused(refused: &Refused) -> Response {
         response.headers_mut().insert(RETRY_AFTER, later);
     }
     if let Refusal::NoRoom(no_room) = refused.refusal {
-        // For whoever counts.
-        response.extensions_mut().insert(no_room);
+        turned_away(&mut response, no_room, 1);
         if no_room == NoRoom::Draining {
             // The next try is to find another.
             let close = HeaderValue::from_static("close");
@@ -55,6 +54,12 @@ pub(crate) fn refused(refused: &Refused) -> Response {
         }
     }
     response
+}
+
+/// Says to whoever counts that so many requests were refused for want of room.
+pub(crate) fn turned_away(response: &mut Response, no_room: NoRoom, count: usize) {
+    let turned = TurnedAway { no_room, count };
+    response.extensions_mut().insert(turned);
 }
 
 /// A path where nothing is. The body has the shape of an OAuth error: that is what the clients

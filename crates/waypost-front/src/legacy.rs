@@ -5,7 +5,7 @@
 //! flight for one client, `serve` takes its messages, `exchange` answers one request,
 //! `rounds` by as many stateless calls as it takes, `ask` makes what servers ask in between into
 //! requests to the client, also `outside` of calls, `listen` what changes meanwhile into
-//! notifications: these know no transport. `http`, `body` and `ring` put them on Streamable HTTP,
+//! notifications, as `wishes` has it: these know no transport. `http`, `body` and `ring` put them on Streamable HTTP,
 //! `pipe` on standard input and output and, through `sse`, on a stream of HTTP+SSE; `sessions` and
 //! `ticket` are the session ids. `bridge` is the other end: the session of a host at a daemon.
 
@@ -29,6 +29,7 @@ mod sessions;
 pub(crate) mod sse;
 mod ticket;
 mod translate;
+mod wishes;
 
 pub(crate) use serve::PING;
 pub use sessions::{SessionParts, Sessions};

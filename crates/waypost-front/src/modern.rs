@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use http::StatusCode;
-use waypost_hub::call::{Call, Carrier, Comeback, Principal, View};
+use waypost_hub::call::{Call, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, Lasting};
 use waypost_wire::id::Id;
@@ -44,20 +44,9 @@ pub(crate) async fn answer(
     } = admission;
     finish.method(&method);
     let lasting = method == LISTEN;
-    let call = Call {
-        request_id: asker.request_id,
-        id: id.clone(),
-        method,
-        params,
-        meta,
-        principal: asker.principal,
-        view: asker.view,
-        session: None,
-        headers,
-        comeback: Comeback::Answers,
-        carrier: Carrier::default(),
-        patient: false,
-    };
+    let ids = (asker.request_id, id.clone());
+    let mut call = Call::new(ids, method, params, meta, (asker.principal, asker.view));
+    call.headers = headers;
     let mut response = match Events::of(parts.calls.clone(), call).await {
         Err(error) => whole(&id, &Err(error), finish),
         Ok(events) if wants == Wants::Json => buffered(id, events, finish).await,

@@ -14,7 +14,7 @@ use http::{Method, Request};
 use tower::Service;
 use uuid::Uuid;
 use waypost_hub::call::{Principal, View};
-use waypost_hub::limit::NoRoom;
+use waypost_hub::limit::{Entry, NoRoom};
 
 use crate::Parts;
 use crate::admit::{self, Admitted};
@@ -242,9 +242,15 @@ fn make_room(head: &Head, admitted: Result<Admitted, Refused>) -> Result<Admitte
     let Some(no_room) = head.extensions.get::<NoRoom>() else {
         return Ok(admitted);
     };
-    match admitted.begins(*no_room) {
-        Some(id) => Err(Refusal::NoRoom(*no_room).to(id.clone())),
-        None => Ok(admitted),
+    if let Some(id) = admitted.begins(*no_room) {
+        return Err(Refusal::NoRoom(*no_room).to(id.clone()));
+    }
+    // What goes on is work, and from here on it counts.
+    match (&admitted, head.extensions.get::<Arc<Entry>>()) {
+        (Admitted::Request(admission), Some(entry)) if !entry.enter() => {
+            Err(Refusal::NoRoom(NoRoom::Full).to(admission.id.clone()))
+        }
+        _ => Ok(admitted),
     }
 }
 

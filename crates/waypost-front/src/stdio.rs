@@ -36,7 +36,6 @@ use crate::encode;
 use crate::era::{self, Era};
 use crate::event::Finish;
 use crate::in_flight::{InFlight, Slot};
-use crate::legacy::PING;
 use crate::legacy::pipe::Place;
 use crate::legacy::serve::Incoming;
 use crate::modern::Asker;
@@ -266,9 +265,13 @@ impl Pipe {
 
     /// Whether it would begin work, and nothing begins any more.
     fn is_late(&self, request: &Request) -> bool {
-        self.host.parts.draining.is_cancelled()
-            && request.method != PING
-            && !admit::goes_on(&request.method, &request.params)
+        if !self.host.parts.draining.is_cancelled() {
+            return false;
+        }
+        let Request { method, params, .. } = request;
+        let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+        let era = era::of(method, params, meta.as_ref(), None);
+        admit::begins(&era, method, params)
     }
 
     fn refuse_late(&self, request: Request, came: Came) {

@@ -301,29 +301,42 @@ pub struct Call {
     pub comeback: Comeback,
     /// Where it went, for whoever needs to know; clones share it.
     pub carrier: Carrier,
-    /// Of one that listens: whoever waits wants the servers' own answers, however late they are
-    /// within the time for a call, and the first that refuses or fails in place of the
-    /// acknowledgement.
-    pub patient: bool,
+    /// Of a `subscriptions/listen`: its acknowledgement waits until the servers themselves have
+    /// answered about its resources, as long as a call may take, and the first of them that refuses
+    /// or fails is its answer. Otherwise it comes soon, and says what will be told of.
+    pub awaits_servers: bool,
 }
 
 impl Call {
-    /// A call of Waypost's own, as itself: discovery, lists, polls.
-    pub fn own(method: &str, params: Object) -> Self {
+    /// A call of somebody, to what it names, with nothing special to it.
+    pub fn new(
+        (request_id, id): (Arc<str>, Id),
+        method: String,
+        params: Object,
+        meta: RequestMeta,
+        (principal, view): (Principal, View),
+    ) -> Self {
         Self {
-            request_id: "waypost".into(),
-            id: Id::number(0),
-            method: method.to_owned(),
+            request_id,
+            id,
+            method,
             params,
-            meta: crate::own::meta(),
-            principal: Principal::own(),
-            view: View::All,
+            meta,
+            principal,
+            view,
             session: None,
             headers: CallHeaders::default(),
             comeback: Comeback::Answers,
             carrier: Carrier::default(),
-            patient: false,
+            awaits_servers: false,
         }
+    }
+
+    /// A call of Waypost's own, as itself: discovery, lists, polls.
+    pub fn own(method: &str, params: Object) -> Self {
+        let (meta, id) = (crate::own::meta(), ("waypost".into(), Id::number(0)));
+        let caller = (Principal::own(), View::All);
+        Self::new(id, method.to_owned(), params, meta, caller)
     }
 }
 

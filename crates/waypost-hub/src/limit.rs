@@ -1,7 +1,7 @@
 //! How much may be in flight at once.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Kind;
 
@@ -17,8 +17,24 @@ pub struct Limit {
 #[derive(Debug)]
 pub struct Permit(Arc<Limit>);
 
-/// Says of a request that nothing may begin for it, and why; of the response to one, that it was
-/// refused for that.
+/// Room for a request of which it is yet to be read whether it is let in. Until then it counts
+/// within a bound of its own.
+#[derive(Debug)]
+pub struct Entry {
+    limit: Arc<Limit>,
+    held: Mutex<Arc<Permit>>,
+}
+
+/// Says of a response what was refused in it for want of room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnedAway {
+    /// Why.
+    pub no_room: NoRoom,
+    /// How many requests; a batch has several.
+    pub count: usize,
+}
+
+/// Says of a request that nothing may begin for it, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
     /// There is no room for more: only what makes some may be done.
@@ -96,6 +112,29 @@ impl Permit {
     }
 }
 
+impl Entry {
+    /// One that counts within `reading`, if there is room, and is to count within `limit`.
+    pub fn begin(reading: &Arc<Limit>, limit: &Arc<Limit>) -> Option<Self> {
+        let held = Mutex::new(Arc::new(reading.permit()?));
+        let limit = Arc::clone(limit);
+        Some(Self { limit, held })
+    }
+
+    /// It is let in: from now on it counts as all do. `false` when there is no room.
+    pub fn enter(&self) -> bool {
+        let Some(permit) = self.limit.permit() else {
+            return false;
+        };
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(permit);
+        true
+    }
+
+    /// What it holds now.
+    pub fn held(&self) -> Arc<Permit> {
+        Arc::clone(&self.held.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.used.fetch_sub(1, Ordering::Relaxed);
@@ -133,5 +172,21 @@ mod tests {
         assert!(one.is_some() && limit.permit().is_none());
         limit.set(2);
         assert!(limit.permit().is_some());
+    }
+
+    #[test]
+    fn what_is_let_in_counts_from_then_on() {
+        let (reading, limit) = (Limit::new(2), Limit::new(1));
+        let entry = Entry::begin(&reading, &limit).unwrap();
+        let other = Entry::begin(&reading, &limit).unwrap();
+        assert!(limit.is_idle() && Entry::begin(&reading, &limit).is_none());
+        assert!(entry.enter());
+        assert_eq!((reading.used(), limit.used()), (1, 1));
+        assert!(!other.enter(), "there is no room");
+        let held = entry.held();
+        drop((entry, other));
+        assert_eq!((reading.used(), limit.used()), (0, 1));
+        drop(held);
+        assert!(limit.is_idle());
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         Err(refusal) => return Ok(Reply::error(refusal)),
     };
     // One that waits counts as the request that it is for, and is over soon.
-    let permit = if call.patient {
+    let permit = if call.awaits_servers {
         None
     } else {
         let permit = hub.listeners.permit().ok_or_else(|| {
@@ -59,7 +59,7 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     let shut_out = hub.shut_out.told(&call.principal, &call.view);
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
     let changes = hub.changes();
-    if !call.patient {
+    if !call.awaits_servers {
         let until = Instant::now() + LIVE_WITHIN;
         hub.wait_until(until, || all_followed(&hub, &call.view))
             .await;
@@ -69,7 +69,7 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     }
     hub.await_tasks(&call, filter.tasks(), OPEN_WITHIN).await;
     let groups = filter.by_upstream(&hub, &call);
-    let sources = match sources(groups, call.patient).await {
+    let sources = match sources(groups, call.awaits_servers).await {
         Ok(sources) => sources,
         Err(Why::Refused(error)) => return Ok(Reply::error(error)),
         Err(Why::Failed(error)) => return Err(error),
@@ -105,8 +105,8 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     )))
 }
 
-async fn sources(groups: Vec<Group>, patient: bool) -> Result<Vec<Source>, Why> {
-    if patient {
+async fn sources(groups: Vec<Group>, awaited: bool) -> Result<Vec<Source>, Why> {
+    if awaited {
         return try_join_all(groups.into_iter().map(Source::open_patiently)).await;
     }
     let until = Instant::now() + OPEN_WITHIN;

@@ -1,6 +1,7 @@
 //! The seam to what is remembered across restarts.
 
 use std::fmt;
+use std::time::Duration;
 
 use waypost_wire::raw::Raw;
 
@@ -16,6 +17,21 @@ pub struct StoreError {
     /// For the log only; never sent to a client.
     #[source]
     pub source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+/// An operation was given up. It may be done all the same, later.
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", within.as_secs())]
+pub struct Late {
+    /// How long it was waited for.
+    pub within: Duration,
+}
+
+impl StoreError {
+    /// Whether it was given up, and so may be done all the same.
+    pub fn is_late(&self) -> bool {
+        self.source.is::<Late>()
+    }
 }
 
 /// What is kept of one client session beside what its id says. The id itself is never stored:

@@ -147,7 +147,7 @@ impl Subscription {
 }
 
 async fn open(member: Arc<Member>, call: Call) -> Opened {
-    let within = if call.patient {
+    let within = if call.awaits_servers {
         member.timeout(None)
     } else {
         OPEN_WITHIN

@@ -12,7 +12,8 @@
 //! were refused for want of room, nothing would ever make some. So what names a session passes on
 //! when there is none ([`NoRoom`]), up to a bound of its own, and whoever reads it does only what
 //! begins no work. While Waypost drains, so does a request whose headers say that it could go on
-//! with what a stateless client has begun: it is work, and counts.
+//! with what a stateless client has begun. It is read within another bound ([`Entry`]), so that what
+//! is refused then holds nothing up; if it does go on, it is work, and counts.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tower::{Layer, Service};
-use waypost_hub::limit::{Limit, NoRoom, Permit};
+use waypost_hub::limit::{Entry, Limit, NoRoom, Permit, TurnedAway};
 use waypost_hub::reply::Lasting;
 use waypost_wire::code;
 use waypost_wire::header::{METHOD, SESSION_ID};
@@ -38,6 +39,9 @@ use crate::refuse;
 /// time.
 const SPARE: usize = 64;
 
+/// Requests that are read at once while Waypost drains, to see whether they go on with something.
+const READING: usize = 256;
+
 const METHOD_LINE: HeaderName = HeaderName::from_static(METHOD);
 
 /// Answers 503 at once while `limit` requests are in flight. All services made by clones of one
@@ -46,6 +50,7 @@ const METHOD_LINE: HeaderName = HeaderName::from_static(METHOD);
 pub struct InFlightLayer {
     limit: Arc<Limit>,
     spare: Arc<Limit>,
+    reading: Arc<Limit>,
     draining: Arc<AtomicBool>,
 }
 
@@ -55,6 +60,7 @@ pub struct InFlight<S> {
     inner: S,
     limit: Arc<Limit>,
     spare: Arc<Limit>,
+    reading: Arc<Limit>,
     draining: Arc<AtomicBool>,
 }
 
@@ -65,6 +71,7 @@ pin_project! {
         #[pin]
         inner: Option<F>,
         permit: Option<Arc<Permit>>,
+        entry: Option<Arc<Entry>>,
         no_room: NoRoom,
     }
 }
@@ -88,6 +95,7 @@ impl InFlightLayer {
         Self {
             limit: Limit::new(limit),
             spare: Limit::new(SPARE),
+            reading: Limit::new(READING),
             draining: Arc::default(),
         }
     }
@@ -116,6 +124,7 @@ impl<S> Layer<S> for InFlightLayer {
             inner,
             limit: Arc::clone(&self.limit),
             spare: Arc::clone(&self.spare),
+            reading: Arc::clone(&self.reading),
             draining: Arc::clone(&self.draining),
         }
     }
@@ -146,19 +155,25 @@ where
             NoRoom::Draining => None,
             NoRoom::Full => self.limit.permit().map(Arc::new),
         };
+        let mut entry = None;
         if let Some(permit) = &permit {
             // For what goes on after its client has left.
             request.extensions_mut().insert(Arc::clone(permit));
         } else if no_room == NoRoom::Draining && may_go_on(&request) {
-            permit = self.limit.permit().map(Arc::new);
+            entry = Entry::begin(&self.reading, &self.limit).map(Arc::new);
             request.extensions_mut().insert(no_room);
+            if let Some(entry) = &entry {
+                request.extensions_mut().insert(Arc::clone(entry));
+            }
         } else if is_of_session(&request) {
             permit = self.spare.permit().map(Arc::new);
             request.extensions_mut().insert(no_room);
         }
+        let let_in = permit.is_some() || entry.is_some();
         InFlightFuture {
-            inner: permit.is_some().then(|| self.inner.call(request)),
+            inner: let_in.then(|| self.inner.call(request)),
             permit,
+            entry,
             no_room,
         }
     }
@@ -194,14 +209,15 @@ where
             Some(inner) => {
                 let response = ready!(inner.poll(cx))?;
                 // Said by whoever has read it, and knows its id.
-                if let Some(no_room) = response.extensions().get::<NoRoom>() {
-                    count(*no_room);
+                if let Some(turned) = response.extensions().get::<TurnedAway>() {
+                    (0..turned.count).for_each(|_| count(turned.no_room));
                 }
                 response
             }
             None => refuse(*this.no_room),
         };
-        let mut permit = this.permit.take();
+        let entry = this.entry.take();
+        let mut permit = this.permit.take().or(entry.map(|entry| entry.held()));
         if response.extensions().get::<Lasting>().is_some() {
             permit = None;
         }
@@ -336,7 +352,8 @@ mod tests {
                 let mut response = Response::new(Full::<Bytes>::from("served"));
                 if let Some(no_room) = no_room.filter(|_| begins) {
                     *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-                    response.extensions_mut().insert(no_room);
+                    let turned = TurnedAway { no_room, count: 1 };
+                    response.extensions_mut().insert(turned);
                 }
                 Ok::<_, Infallible>(response)
             });
@@ -366,13 +383,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_draining_only_what_may_go_on_is_read_and_it_counts() {
+    async fn while_draining_only_what_may_go_on_is_read_and_it_counts_when_it_does() {
         let layer = InFlightLayer::new(2);
-        let send = async |called: &'static str| {
-            let inner = service_fn(|request: Request<()>| async move {
-                let no_room = request.extensions().get::<NoRoom>().copied();
-                assert_eq!(no_room, Some(NoRoom::Draining));
-                Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("served")))
+        let send = async |called: &'static str, goes_on: bool| {
+            let seen = layer.clone();
+            let inner = service_fn(move |request: Request<()>| {
+                let seen = seen.clone();
+                async move {
+                    let no_room = request.extensions().get::<NoRoom>().copied();
+                    assert_eq!(no_room, Some(NoRoom::Draining));
+                    let entry = request.extensions().get::<Arc<Entry>>().unwrap();
+                    let before = seen.limit.used();
+                    let entered = goes_on && entry.enter();
+                    assert_eq!(seen.limit.used(), before + usize::from(entered));
+                    let mut response = Response::new(Full::<Bytes>::from("served"));
+                    if !entered {
+                        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                    }
+                    Ok::<_, Infallible>(response)
+                }
             });
             let mut request = Request::new(());
             let called = HeaderValue::from_static(called);
@@ -381,7 +410,7 @@ mod tests {
         };
         layer.begin_drain();
         for called in ["tools/list", "server/discover", "subscriptions/listen", ""] {
-            let refused = send(called).await;
+            let refused = send(called, false).await;
             assert_eq!(refused.status(), 503, "{called}");
             assert_eq!(refused.headers()["connection"], "close");
         }
@@ -393,14 +422,24 @@ mod tests {
             "tasks/update",
             "tasks/cancel",
         ] {
-            let served = send(called).await;
+            let served = send(called, true).await;
             assert_eq!(served.status(), 200, "{called}");
             assert!(!layer.is_idle());
+            drop(served);
+            let _refused = send(called, false).await;
+            assert!(layer.is_idle(), "what is refused holds nothing up");
         }
-        assert!(layer.is_idle());
-        let held = [send("tasks/get").await, send("tasks/get").await];
-        assert_eq!(send("tasks/get").await.status(), 503, "within the limit");
-        drop(held);
+        let held = [send("tasks/get", true).await, send("tasks/get", true).await];
+        let full = send("tasks/get", true).await;
+        assert_eq!(full.status(), 503, "within the limit");
+        drop((held, full));
+        let mut open = Vec::new();
+        for _ in 0..READING {
+            open.push(send("tools/call", false).await);
+        }
+        assert!(layer.reading.permit().is_none(), "within bounds");
+        drop(open);
+        assert!(layer.reading.is_idle());
     }
 
     #[tokio::test]

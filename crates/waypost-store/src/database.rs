@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use sqlx::{AnyPool, Row as _};
 use waypost_hub::registry::Learned;
-use waypost_hub::store::{PinnedTool, SessionRecord, Store, StoreError};
+use waypost_hub::store::{Late, PinnedTool, SessionRecord, Store, StoreError};
 use waypost_hub::upstream::BoxFuture;
 use waypost_wire::raw::Raw;
 
-use crate::error::{Late, OpenError};
+use crate::error::OpenError;
 use crate::record::{self, BadRow};
 use crate::{migrate, pins, sessions, sqlite, states};
 
 /// How long one operation may take, on a disk that hangs or behind another program's lock.
-pub(crate) const WITHIN: Duration = Duration::from_secs(10);
+const WITHIN: Duration = Duration::from_secs(10);
 
 /// The database that holds what must survive a restart.
 ///
@@ -211,7 +211,7 @@ where
     let failed = |source| StoreError { action, source };
     match done {
         Ok(done) => done.map_err(|source| failed(source.into())),
-        Err(_) => Err(failed(Late.into())),
+        Err(_) => Err(failed(Late { within: WITHIN }.into())),
     }
 }
 

@@ -3,8 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::database::WITHIN;
-
 /// The database cannot be opened; [`OpenError::hint`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -67,8 +65,3 @@ impl OpenError {
         }
     }
 }
-
-/// An operation was given up.
-#[derive(Debug, thiserror::Error)]
-#[error("no answer within {} s", WITHIN.as_secs())]
-pub(crate) struct Late;

@@ -234,12 +234,15 @@ async fn r42_after_a_signal_calls_finish_and_new_ones_are_told_why_they_do_not_b
 
 async fn begins_nothing(launched: &mut Launched) {
     // The signal may take a moment to arrive.
-    let refusal = loop {
-        let answer = launched.ask("prompts/list", json!({})).await;
-        if answer["error"].is_object() {
-            break answer;
+    let refused = async {
+        loop {
+            let answer = launched.ask("prompts/list", json!({})).await;
+            if answer["error"].is_object() {
+                break answer;
+            }
         }
     };
+    let refusal = timeout(SOON, refused).await.unwrap_or_default();
     let error = &refusal["error"];
     assert_eq!(error["message"], "Waypost is shutting down", "{refusal}");
     assert_eq!(error["data"]["retryable"], true);

@@ -1,6 +1,6 @@
 //! `initialize`: what `server/discover` says, in the words of a session (2025-11-25: lifecycle).
 
-use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
+use waypost_hub::call::Call;
 use waypost_hub::own;
 use waypost_hub::reply::End;
 use waypost_wire::code;
@@ -114,20 +114,15 @@ async fn discover(calls: &Calls, asker: &Asker, ticket: &Ticket) -> Result<Objec
         ticket.client_info.clone(),
         None,
     );
-    let call = Call {
-        request_id: std::sync::Arc::clone(&asker.request_id),
-        id: Id::number(0),
-        method: method::DISCOVER.to_owned(),
-        params: Object::new(),
+    let ids = (std::sync::Arc::clone(&asker.request_id), Id::number(0));
+    let caller = (asker.principal.clone(), asker.view.clone());
+    let call = Call::new(
+        ids,
+        method::DISCOVER.to_owned(),
+        Object::new(),
         meta,
-        principal: asker.principal.clone(),
-        view: asker.view.clone(),
-        session: None,
-        headers: CallHeaders::default(),
-        comeback: Comeback::Answers,
-        carrier: Carrier::default(),
-        patient: false,
-    };
+        caller,
+    );
     let end = match Events::of(calls.clone(), call).await {
         Ok(events) => events.into_end().await,
         Err(error) => Err(error),

@@ -10,7 +10,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use waypost_hub::backoff::Backoff;
-use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
+use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::{End, Event};
 use waypost_wire::code;
@@ -27,10 +27,8 @@ use crate::legacy::event;
 use crate::legacy::session::{Heard, Session};
 use crate::legacy::sessions::Sessions;
 use crate::legacy::translate;
+use crate::legacy::wishes::{MOST_RESOURCES, Resources, Wish};
 use crate::rescue;
-
-/// Resources of one session; the hub takes no more on one stream.
-const MOST_RESOURCES: usize = 1_000;
 
 /// Longest wait for the hub's acknowledgement.
 const OPEN_WITHIN: Duration = Duration::from_secs(8);
@@ -94,36 +92,26 @@ pub(crate) async fn subscribe(
     session: &Arc<Session>,
     uri: &str,
 ) -> Result<Object, ErrorObject> {
-    let known = session.resources();
-    let is_new = !known.iter().any(|known| known == uri);
     let full = || {
         let text = format!("more than {MOST_RESOURCES} resources in one session");
-        Err(ErrorObject::new(code::INVALID_PARAMS, &text))
+        ErrorObject::new(code::INVALID_PARAMS, &text)
     };
-    if is_new && known.len() >= MOST_RESOURCES {
-        return full();
-    }
-    let asked = ask(calls, session, uri).await;
-    let Ok(asked) = asked else {
-        let untold = asked.map_or_else(|untold| untold, |_| Untold::Nobody);
-        // One that was told of until now is again, once that works.
-        if !is_new && !matches!(untold, Untold::Failed(_)) {
-            session.wish(|resources| resources.retain(|known| known != uri));
-        }
-        return Err(untold.into_error(uri));
-    };
-    let mut is_full = false;
-    let count = session.wish(|resources| {
-        if !resources.iter().any(|known| known == uri) {
-            is_full = resources.len() >= MOST_RESOURCES;
-            if !is_full {
-                resources.push(uri.to_owned());
+    let begun = Begun::new(session, uri).ok_or_else(full)?;
+    let asked = match ask(calls, session, uri).await {
+        Ok(asked) => asked,
+        Err(untold) => {
+            // One that was told of until now is again, once that works.
+            if !matches!(untold, Untold::Failed(_)) && begun.refuse() {
+                sessions.save(session).await;
             }
+            return Err(untold.into_error(uri));
         }
-    });
-    if is_full {
-        return full();
-    }
+    };
+    let count = match begun.wish() {
+        (_, Some(count)) => count,
+        (Wish::Full, None) => return Err(full()),
+        (Wish::Made | Wish::TakenBack, None) => return Ok(Object::new()),
+    };
     let mut heard = session.heard.subscribe();
     start(sessions, calls, session);
     let taken_up = heard.wait_for(|heard| heard.count >= count);
@@ -135,16 +123,64 @@ pub(crate) async fn subscribe(
         },
         Ok(Err(_)) | Err(_) => Some(rescue::call_error(&late()).1),
     };
-    if let Some(error) = untold {
-        if is_new {
-            session.wish(|resources| resources.retain(|known| known != uri));
-        }
+    if let Some(error) = untold.filter(|_| !begun.is_taken_back()) {
         return Err(error);
     }
-    // What came before the session's own stream had it is here alone.
-    drain(session, asked);
-    sessions.save(session).await;
+    if begun.stand() {
+        // What came before the session's own stream had it is here alone.
+        drain(session, asked);
+        sessions.save(session).await;
+    }
     Ok(Object::new())
+}
+
+/// A `resources/subscribe` that is being answered. Dropped, it leaves nothing behind that its
+/// client was not told of.
+struct Begun<'a> {
+    session: &'a Session,
+    number: u64,
+}
+
+impl<'a> Begun<'a> {
+    /// `None` where the session has too many.
+    fn new(session: &'a Session, uri: &str) -> Option<Self> {
+        let number = session.with_resources(|resources| resources.begin(uri))?;
+        Some(Self { session, number })
+    }
+
+    /// The server agrees; which count of wishes says so.
+    fn wish(&self) -> (Wish, Option<u64>) {
+        let mut wish = Wish::TakenBack;
+        let count = self.session.wish(|resources| {
+            wish = resources.wish(self.number);
+            wish == Wish::Made
+        });
+        (wish, count)
+    }
+
+    fn is_taken_back(&self) -> bool {
+        let is = |resources: &mut Resources| resources.is_taken_back(self.number);
+        self.session.with_resources(is)
+    }
+
+    /// Whether the client is subscribed, of which it is told now.
+    fn stand(&self) -> bool {
+        let stand = |resources: &mut Resources| resources.stand(self.number);
+        self.session.with_resources(stand)
+    }
+
+    /// Whether a refusal ends what the client was told of.
+    fn refuse(&self) -> bool {
+        let refuse = |resources: &mut Resources| resources.refuse(self.number);
+        self.session.wish(refuse).is_some()
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.session
+            .wish(|resources| resources.give_up(self.number));
+    }
 }
 
 /// Why changes of a resource will not be told.
@@ -179,7 +215,7 @@ async fn ask(calls: &Calls, session: &Session, uri: &str) -> Result<Events, Unto
         session,
         Object::from_iter([("resourceSubscriptions", uris)]),
     );
-    call.patient = true;
+    call.awaits_servers = true;
     let events = Events::of(calls.clone(), call).await;
     let mut events = events.map_err(Untold::Failed)?;
     match events.next().await {
@@ -195,25 +231,21 @@ async fn ask(calls: &Calls, session: &Session, uri: &str) -> Result<Events, Unto
 
 /// What the session wants to hear, as the call that asks for it.
 fn listening(session: &Session, wanted: Object) -> Call {
-    Call {
-        request_id: format!("session-{:08x}", session.mark).into(),
-        id: Id::number(0),
-        method: method::LISTEN.to_owned(),
-        params: Object::from_iter([("notifications", Raw::from(wanted))]),
-        meta: translate::request_meta(
-            Object::new(),
-            session.ticket.capabilities.clone(),
-            session.ticket.client_info.clone(),
-            None,
-        ),
-        principal: session.principal.clone(),
-        view: session.view.clone(),
-        session: Some(session.for_call()),
-        headers: CallHeaders::default(),
-        comeback: Comeback::Answers,
-        carrier: Carrier::default(),
-        patient: false,
-    }
+    let ids = (
+        format!("session-{:08x}", session.mark).into(),
+        Id::number(0),
+    );
+    let params = Object::from_iter([("notifications", Raw::from(wanted))]);
+    let meta = translate::request_meta(
+        Object::new(),
+        session.ticket.capabilities.clone(),
+        session.ticket.client_info.clone(),
+        None,
+    );
+    let caller = (session.principal.clone(), session.view.clone());
+    let mut call = Call::new(ids, method::LISTEN.to_owned(), params, meta, caller);
+    call.session = Some(session.for_call());
+    call
 }
 
 /// Tells what came to a stream that only updates come to.
@@ -235,8 +267,8 @@ pub(crate) async fn unsubscribe(
     session: &Arc<Session>,
     uri: &str,
 ) -> Result<Object, ErrorObject> {
-    if session.resources().iter().any(|known| known == uri) {
-        session.wish(|resources| resources.retain(|known| known != uri));
+    let taken_back = session.wish(|resources| resources.take_back(uri));
+    if taken_back.is_some() {
         sessions.save(session).await;
     }
     Ok(Object::new())

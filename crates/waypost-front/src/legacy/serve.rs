@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
-use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
+use waypost_hub::call::Call;
 use waypost_hub::error::CallError;
 use waypost_hub::limit::Permit;
 use waypost_wire::capability::ClientCapabilities;
@@ -199,23 +199,14 @@ fn call(sessions: &Sessions, calls: &Calls, incoming: Incoming, slot: Option<Slo
     let Request { id, method, params } = request;
     let span = span(&asker.request_id);
     let session = slot.as_ref().map(|slot| slot.hold.session());
-    let call = Call {
-        request_id: asker.request_id,
-        id: id.clone(),
-        params: plain(params),
-        meta: call_meta(session, meta, asks),
-        method,
-        principal: asker.principal,
-        view: asker.view,
-        session: session.map(|session| session.for_call()),
-        headers: CallHeaders {
-            absent: true,
-            ..CallHeaders::default()
-        },
-        comeback: Comeback::Answers,
-        carrier: Carrier::default(),
-        patient: false,
-    };
+    let (ids, meta) = (
+        (asker.request_id, id.clone()),
+        call_meta(session, meta, asks),
+    );
+    let caller = (asker.principal, asker.view);
+    let mut call = Call::new(ids, method, plain(params), meta, caller);
+    call.session = session.map(|session| session.for_call());
+    call.headers.absent = true;
     let parts = sessions.parts();
     let exchange = Exchange {
         id,

@@ -23,6 +23,7 @@ use crate::legacy::event::OpenSession;
 use crate::legacy::outside::Client;
 use crate::legacy::ring::{self, Ring};
 use crate::legacy::ticket::Ticket;
+use crate::legacy::wishes::Resources;
 use crate::outlet::Outlet;
 use crate::refusal::Refusal;
 
@@ -90,7 +91,7 @@ struct State {
     used: Instant,
     holds: usize,
     level: Option<String>,
-    resources: Vec<String>,
+    resources: Resources,
     questions: HashMap<Id, oneshot::Sender<Outcome>>,
     /// The client can answer no question any more.
     mute: bool,
@@ -181,7 +182,7 @@ impl Session {
                 used: Instant::now(),
                 holds: 0,
                 level: record.log_level,
-                resources: record.resources,
+                resources: Resources::new(record.resources),
                 questions: HashMap::new(),
                 mute: false,
                 // A late answer to a question of an earlier life must not pass for another's.
@@ -371,14 +372,20 @@ impl Session {
 
     /// The resources that the client wants to hear of.
     pub(crate) fn resources(&self) -> Vec<String> {
-        self.lock().resources.clone()
+        self.lock().resources.all().to_vec()
     }
 
-    /// Changes them; the count of wishes that the change made.
-    pub(crate) fn wish(&self, change: impl FnOnce(&mut Vec<String>)) -> u64 {
-        change(&mut self.lock().resources);
-        self.wishes.send_modify(|count| *count += 1);
-        *self.wishes.borrow()
+    /// Looks at them, or notes what nobody listens otherwise for.
+    pub(crate) fn with_resources<T>(&self, look: impl FnOnce(&mut Resources) -> T) -> T {
+        look(&mut self.lock().resources)
+    }
+
+    /// Changes them, where `change` says that it did; the count of wishes that the change made.
+    pub(crate) fn wish(&self, change: impl FnOnce(&mut Resources) -> bool) -> Option<u64> {
+        self.with_resources(change).then(|| {
+            self.wishes.send_modify(|count| *count += 1);
+            *self.wishes.borrow()
+        })
     }
 
     /// What is to be remembered of it.
@@ -386,7 +393,7 @@ impl Session {
         let state = self.lock();
         SessionRecord {
             log_level: state.level.clone(),
-            resources: state.resources.clone(),
+            resources: state.resources.standing(),
             ended: false,
         }
     }
@@ -401,7 +408,7 @@ impl Session {
     /// Whether listening goes on; asked when nobody reads what comes.
     pub(crate) fn end_listening(&self) -> bool {
         let mut state = self.lock();
-        if !state.closed && (self.standing.is_attached() || !state.resources.is_empty()) {
+        if !state.closed && (self.standing.is_attached() || !state.resources.all().is_empty()) {
             return false;
         }
         state.listening = false;

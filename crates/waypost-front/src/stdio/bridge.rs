@@ -201,7 +201,10 @@ impl Bridge {
     }
 
     fn request(&self, request: Asked, line: bytes::Bytes) {
-        let begins = request.method != PING && !admit::goes_on(&request.method, &request.params);
+        let params = &request.params;
+        let meta = params.get(META).and_then(|raw| raw.as_object().ok());
+        let era = era::of(&request.method, params, meta.as_ref(), None);
+        let begins = admit::begins(&era, &request.method, params);
         let slot = match begins && self.ending.is_cancelled() {
             true => Err(Refusal::NoRoom(NoRoom::Draining)),
             false => self.calls.begin(&request.id),
@@ -213,10 +216,8 @@ impl Bridge {
                 return self.refuse(Some(&request.id), &error);
             }
         };
-        let params = &request.params;
-        let meta = params.get(META).and_then(|raw| raw.as_object().ok());
         let open = self.open.token();
-        match (era::of(&request.method, params, meta.as_ref(), None), meta) {
+        match (era, meta) {
             (Era::Modern, Some(meta)) => {
                 let ending = match request.method.as_str() {
                     method::LISTEN => self.ending.clone(),

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::Instrument as _;
-use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback};
+use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::{End, Event};
 use waypost_wire::message::{self, Request};
@@ -38,23 +38,9 @@ pub(super) fn answer(
         // The hub's to say, once it knows.
         upstream = tracing::field::Empty,
     );
-    let call = Call {
-        request_id: asker.request_id,
-        id: id.clone(),
-        method,
-        params,
-        meta,
-        principal: asker.principal,
-        view: asker.view,
-        session: None,
-        headers: CallHeaders {
-            absent: true,
-            ..CallHeaders::default()
-        },
-        comeback: Comeback::Answers,
-        carrier: Carrier::default(),
-        patient: false,
-    };
+    let ids = (asker.request_id, id.clone());
+    let mut call = Call::new(ids, method, params, meta, (asker.principal, asker.view));
+    call.headers.absent = true;
     let calls = host.parts.calls.clone();
     host.tasks.spawn_here(|stop| {
         let work = async move {

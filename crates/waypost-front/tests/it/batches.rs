@@ -1,5 +1,6 @@
 //! Several messages in one POST.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use waypost_hub::call::{Call, View};
 use waypost_hub::error::CallError;
+use waypost_hub::limit::{Limit, NoRoom, TurnedAway};
 use waypost_hub::reply::{End, Reply};
 
 use crate::fake::{Answer, Front, Post, meta, object, read};
@@ -252,6 +254,22 @@ async fn r53_a_batch_is_refused_clearly_where_there_are_none() {
         post(&front.router, &gone, &batch).await.refusal(),
         (404, -32600)
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_counts_is_told_how_many_of_a_batch_found_no_room() {
+    let mut front = front(named);
+    let permit = Arc::new(Limit::new(1).permit().unwrap());
+    front.router = front.router.layer(axum::Extension(permit));
+    let peer = peer(&front).await;
+    let batch = json!([call(1, "a"), call(2, "b"), call(3, "c")]).to_string();
+    for headers in [JSON, &[]] {
+        let response = peer.send(Method::POST, headers, &batch).await;
+        let turned = response.extensions().get::<TurnedAway>().copied();
+        let (no_room, count) = (NoRoom::Full, 2);
+        assert_eq!(turned, Some(TurnedAway { no_room, count }));
+        assert!(read(response).await.text.contains("too many requests"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

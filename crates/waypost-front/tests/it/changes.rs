@@ -23,6 +23,8 @@ struct Source {
     says: broadcast::Sender<Value>,
     /// `notifications` of the listens that are open, oldest first.
     open: Arc<Mutex<Vec<Value>>>,
+    /// Whether no resource is told of any more.
+    refuses: Arc<AtomicBool>,
 }
 
 struct Listening(Arc<Mutex<Vec<Value>>>, Value);
@@ -40,6 +42,7 @@ impl Source {
         Self {
             says: broadcast::channel(64).0,
             open: Arc::default(),
+            refuses: Arc::default(),
         }
     }
 
@@ -59,6 +62,7 @@ impl Source {
         fails: impl Fn() -> Option<CallError> + Send + Sync + Clone + 'static,
     ) -> Front {
         let (says, open, store) = (self.says.clone(), Arc::clone(&self.open), Arc::clone(store));
+        let refuses = Arc::clone(&self.refuses);
         let answer = move |call: Call| {
             if call.method != "subscriptions/listen" {
                 return Ok(text("ok"));
@@ -71,7 +75,8 @@ impl Source {
             let guard = Listening(Arc::clone(&open), wanted.clone());
             let mut honoured = wanted;
             if let Some(uris) = honoured["resourceSubscriptions"].as_array_mut() {
-                uris.retain(|uri| uri.as_str().unwrap().starts_with("known:"));
+                let refuses = refuses.load(Ordering::SeqCst);
+                uris.retain(|uri| !refuses && uri.as_str().unwrap().starts_with("known:"));
             }
             let first = json!({ "method": "notifications/subscriptions/acknowledged",
                 "params": { "notifications": honoured } });
@@ -79,7 +84,11 @@ impl Source {
                 Some((says.recv().await.ok()?, says))
             });
             // The hub acknowledges what is late for all but those who wait for it.
-            let late = call.patient && wanted_of(&call).iter().any(|uri| uri.ends_with("late"));
+            let end = match call.awaits_servers {
+                true => "late",
+                false => "unheard",
+            };
+            let late = wanted_of(&call).iter().any(|uri| uri.ends_with(end));
             let first = futures_util::stream::once(async move {
                 if late {
                     sleep(LATE).await;
@@ -274,6 +283,71 @@ async fn a_subscription_waits_for_the_server_s_own_answer_and_holds_up_no_other(
     source.say(UPDATED, &json!({ "uri": "known:late" }));
     let mut stream = peer.get(None).await;
     assert_eq!(stream.message().await["params"]["uri"], "known:late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_unsubscribes_while_the_server_is_asked_is_not_subscribed() {
+    let (source, store) = (Source::new(), Arc::new(Memory::default()));
+    let front = source.front(&store);
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let uri = json!({ "uri": "known:late" });
+    let subscribe = peer.ask("resources/subscribe", &uri);
+    let unsubscribe = async {
+        sleep(LATE / 2).await;
+        let message = request(8, "resources/unsubscribe", &uri);
+        peer.post(&message).await
+    };
+    let (subscribed, unsubscribed) = tokio::join!(subscribe, unsubscribe);
+    assert!(
+        subscribed.text.contains(r#""result":{}"#),
+        "{}",
+        subscribed.text
+    );
+    assert_eq!(unsubscribed.json()["result"], json!({}));
+    sleep(Duration::from_secs(120)).await;
+    source.wait(&[]).await;
+    assert!(kept(&store).is_empty());
+}
+
+/// The resources that are remembered of the one session.
+fn kept(store: &Memory) -> Vec<String> {
+    let all = store.0.lock().unwrap();
+    let resources = all.values().map(|record| record.resources.clone());
+    resources.flatten().collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_that_is_cancelled_leaves_nothing_behind() {
+    let (source, store) = (Source::new(), Arc::new(Memory::default()));
+    let front = source.front(&store);
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let uri = json!({ "uri": "known:unheard" });
+    let cancel = async {
+        sleep(Duration::from_secs(3)).await;
+        let cancelled = json!({ "requestId": 7 });
+        peer.notify("notifications/cancelled", &cancelled).await
+    };
+    let (answer, _) = tokio::join!(peer.ask("resources/subscribe", &uri), cancel);
+    assert!(!answer.text.contains("result"), "{}", answer.text);
+    let uri = json!({ "uri": "known:a" });
+    let answer = peer.ask("resources/subscribe", &uri).await;
+    assert!(answer.text.contains(r#""result":{}"#), "{}", answer.text);
+    source.wait(&[wanted(&["known:a"])]).await;
+    assert_eq!(kept(&store), ["known:a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_server_refuses_when_it_is_asked_again_is_not_remembered() {
+    let (source, store) = (Source::new(), Arc::new(Memory::default()));
+    let front = source.front(&store);
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let uri = json!({ "uri": "known:a" });
+    peer.ask("resources/subscribe", &uri).await;
+    assert_eq!(kept(&store), ["known:a"]);
+    source.refuses.store(true, Ordering::SeqCst);
+    let refused = peer.ask("resources/subscribe", &uri).await;
+    assert_eq!(refused.refusal(), (200, -32002));
+    assert!(kept(&store).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

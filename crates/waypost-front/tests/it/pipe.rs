@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines};
+use tokio_util::sync::CancellationToken;
 use waypost_front::legacy::Sessions;
 use waypost_front::stdio::{Host, Pipe};
 use waypost_hub::call::{Call, Principal, View};
@@ -30,6 +31,7 @@ struct Client {
     served: tokio::task::JoinHandle<bool>,
     calls: Arc<Mutex<Vec<Call>>>,
     store: Arc<Memory>,
+    draining: CancellationToken,
 }
 
 impl Client {
@@ -55,6 +57,7 @@ impl Client {
         });
         let store: Arc<Memory> = Arc::default();
         parts.sessions = Some(Sessions::new(session_parts(&store)));
+        let draining = parts.draining.clone();
         let host = Host {
             parts,
             tasks: Tasks::default(),
@@ -75,6 +78,7 @@ impl Client {
             served,
             calls,
             store,
+            draining,
         }
     }
 
@@ -123,6 +127,39 @@ fn modern(id: Value, method: &str, mut params: Value) -> Value {
 
 fn cancel(id: Value) -> Value {
     json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+}
+
+#[tokio::test(start_paused = true)]
+async fn r42_while_draining_only_stateless_retries_go_on() {
+    let mut client = Client::new(echo);
+    client.open().await;
+    client.draining.cancel();
+    let retry = json!({ "name": "a", "requestState": "s" });
+    for (message, goes_on) in [
+        (legacy(json!(1), "tools/call", retry.clone()), false),
+        (
+            legacy(json!(2), "tasks/get", json!({ "taskId": "t" })),
+            false,
+        ),
+        (
+            modern(json!(3), "tools/call", json!({ "name": "a" })),
+            false,
+        ),
+        (modern(json!(4), "tools/call", retry), true),
+        (
+            modern(json!(5), "tasks/get", json!({ "taskId": "t" })),
+            true,
+        ),
+    ] {
+        client.send(message.clone()).await;
+        let answer = client.read().await;
+        let says = answer["error"]["message"].as_str();
+        assert_eq!(
+            says == Some("Waypost is shutting down"),
+            !goes_on,
+            "{message} {answer}"
+        );
+    }
 }
 
 fn echo(call: Call) -> Result<Reply, CallError> {

@@ -6,6 +6,8 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::{Instant, timeout, timeout_at};
+use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::META;
 use waypost_wire::method;
@@ -65,7 +67,7 @@ impl Group {
         frame.meta.log_level = None;
         frame.principal = listener.principal.clone();
         frame.session = listener.session.clone();
-        frame.patient = listener.patient;
+        frame.awaits_servers = listener.awaits_servers;
         Self {
             member: Arc::clone(member),
             uris: Vec::new(),
@@ -269,7 +271,7 @@ impl Source {
         };
         group.keep_acknowledged(&acknowledged);
         // Nobody waits for what is opened again.
-        group.frame.patient = false;
+        group.frame.awaits_servers = false;
         subscription.ask_next_time(group.call());
         Ok(Self {
             group,
@@ -352,7 +354,10 @@ impl Source {
                     self.subscription.ask_next_time(self.group.call());
                 }
                 Said::Lost if self.is_promised => {
-                    if let Some(Why::Refused(error)) = self.subscription.why() {
+                    // Any other answer may be another one next time, and it is asked for again.
+                    if let Some(Why::Refused(error)) = self.subscription.why()
+                        && is_final(&error)
+                    {
                         let promised = std::mem::take(&mut self.group.uris);
                         self.broken(&promised, Some(error.code()));
                         return None;
@@ -375,6 +380,14 @@ impl Source {
             .emit();
         }
     }
+}
+
+/// Whether a server that refuses so will not agree later either.
+fn is_final(error: &ErrorObject) -> bool {
+    matches!(
+        error.code(),
+        code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::FORMER_RESOURCE_NOT_FOUND
+    )
 }
 
 /// How a task is now, by the answer to `call`, as the notification that was missed would have told

@@ -32,9 +32,11 @@ use crate::tasks::{Desk, Job, rounds};
 /// be visible at once. After it the question counts as asked again.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// Looks in a row that may show a status which is not known. It is a server's own perhaps, and on
-/// its way to one that is known; one that stays may as well be the end of the task.
+/// Looks in a row that may show a status which is not known, and for how long they may at least. It
+/// is a server's own perhaps, and on its way to one that is known; one that stays may as well be the
+/// end of the task.
 const ODD_LOOKS: u32 = 3;
+const ODD_TIME: Duration = Duration::from_secs(30);
 
 /// The wait for one task.
 #[derive(Debug)]
@@ -51,8 +53,8 @@ pub(crate) struct Wait {
     hint: Option<Duration>,
     settling: Option<Settling>,
     open: Option<Open>,
-    /// Looks in a row that showed a status which is not known.
-    odd: u32,
+    /// Looks in a row that showed a status which is not known, and when the first did.
+    odd: Option<(u32, Instant)>,
 }
 
 /// Questions that the caller has while somebody waits beside them.
@@ -121,7 +123,7 @@ impl Wait {
             hint: None,
             settling: None,
             open: None,
-            odd: 0,
+            odd: None,
         }
     }
 
@@ -145,7 +147,7 @@ impl Wait {
             hint: None,
             settling: None,
             open: Some(Open { keys, fewer: false }),
-            odd: 0,
+            odd: None,
         }
     }
 
@@ -301,13 +303,14 @@ impl Wait {
     /// What is not known of this look: the wait goes on as if the task worked, but not for long.
     fn odd(&mut self, task: &Task) -> Option<Close> {
         if !task.is_odd() {
-            self.odd = 0;
+            self.odd = None;
             return None;
         }
-        self.odd += 1;
+        let (looks, since) = self.odd.unwrap_or_else(|| (0, Instant::now()));
+        self.odd = Some((looks + 1, since));
         let status = task.members.string("status").unwrap_or_default();
         let status = clip(&status, SENTENCE);
-        if self.odd == 1 {
+        if looks == 0 {
             tracing::warn!(
                 request_id = request_id_field(&self.job.call.request_id),
                 upstream = &*self.job.member.name,
@@ -315,7 +318,7 @@ impl Wait {
                 "task with a status that is not known"
             );
         }
-        (self.odd > ODD_LOOKS).then(|| {
+        (looks >= ODD_LOOKS && since.elapsed() >= ODD_TIME).then(|| {
             let text = format!("its task has status `{status}`, which is not known");
             let error = self.remote().bad(text);
             Close::GiveUp(Err(error), Reason::Broken, Outcome::GivenUp)

@@ -52,8 +52,17 @@ pub(crate) struct Ticket {
     /// When the process that made the round forgets it; `None` for one of our own, which is
     /// known as used by being unknown.
     remember_until: Option<Instant>,
-    /// The store says that the round is used.
-    recorded: bool,
+    /// Whether the store says that the round is used.
+    recorded: Recorded,
+}
+
+/// Whether the store says of a round, by us, that it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Recorded {
+    No,
+    /// It was given up, and may have done it all the same.
+    Perhaps,
+    Yes,
 }
 
 /// A round that waits for its caller.
@@ -106,7 +115,7 @@ enum Slot {
         work: WeakShared,
         /// As in its [`Ticket`].
         remember_until: Option<Instant>,
-        recorded: bool,
+        recorded: Recorded,
     },
     Given(Answer, Option<Instant>),
     Used,
@@ -119,7 +128,7 @@ struct Parking {
     _place: Place,
     /// As in the [`Ticket`] of whoever put it back.
     remember_until: Option<Instant>,
-    recorded: bool,
+    recorded: Recorded,
 }
 
 // === impl Parked ===
@@ -153,7 +162,7 @@ impl Parked {
                 recorded,
                 ..
             }) => (*remember_until, *recorded),
-            _ => (None, false),
+            _ => (None, Recorded::No),
         };
         self.insert(
             &mut table,
@@ -225,8 +234,10 @@ impl Parked {
             Some(Slot::Used) => Claim::Gone,
             None if foreign_until.is_none() => Claim::Gone,
             waits @ (Some(Slot::Waiting { .. }) | None) => {
-                let recorded =
-                    matches!(waits, Some(Slot::Waiting { parking, .. }) if parking.recorded);
+                let recorded = match waits {
+                    Some(Slot::Waiting { parking, .. }) => parking.recorded,
+                    _ => Recorded::No,
+                };
                 let turn = table.turn();
                 let work = begin(Ticket {
                     parked: Arc::clone(self),
@@ -318,18 +329,18 @@ impl Table {
 impl Ticket {
     /// Whether the store says that the round is used, by us: what it was used for was not done, and
     /// the round waited again.
-    pub(crate) fn is_recorded(&self) -> bool {
+    pub(crate) fn recorded(&self) -> Recorded {
         self.recorded
     }
 
     /// The store says so from now on.
-    pub(crate) fn set_recorded(&mut self) {
-        self.recorded = true;
+    pub(crate) fn set_recorded(&mut self, now: Recorded) {
+        self.recorded = now;
         let mut table = self.parked.table();
         if let Some(Slot::Running { turn, recorded, .. }) = table.slots.get_mut(&self.id)
             && *turn == self.turn
         {
-            *recorded = true;
+            *recorded = now;
         }
     }
 

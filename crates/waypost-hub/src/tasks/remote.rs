@@ -13,7 +13,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::INPUT_RESPONSES;
 use waypost_wire::task::Task;
 
-use crate::call::{Call, CallHeaders, Carrier, Comeback};
+use crate::call::{Call, Carrier};
 use crate::error::{CallError, Kind};
 use crate::forward;
 use crate::lifecycle::Tasks;
@@ -66,20 +66,10 @@ impl Remote {
         // They belong to the call: nobody listens for them on a poll.
         meta.progress_token = None;
         meta.log_level = None;
-        let frame = Call {
-            request_id: Arc::clone(&call.request_id),
-            id: call.id.clone(),
-            method: String::new(),
-            params: Object::new(),
-            meta,
-            principal: call.principal.clone(),
-            view: call.view.clone(),
-            session: call.session.clone(),
-            headers: CallHeaders::default(),
-            comeback: Comeback::Answers,
-            carrier: Carrier::default(),
-            patient: false,
-        };
+        let ids = (Arc::clone(&call.request_id), call.id.clone());
+        let caller = (call.principal.clone(), call.view.clone());
+        let mut frame = Call::new(ids, String::new(), Object::new(), meta, caller);
+        frame.session.clone_from(&call.session);
         Self {
             member: Arc::clone(member),
             id,

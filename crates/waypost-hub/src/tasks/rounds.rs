@@ -23,7 +23,7 @@ use crate::reply::{End, Reply};
 use crate::shared::{self, Answer, Shared, again};
 use crate::tasks::collapse::Wait;
 use crate::tasks::event::{PollFailed, Reason};
-use crate::tasks::parked::{Asked, Claim, REPEATABLE, Ticket, Waiting};
+use crate::tasks::parked::{Asked, Claim, REPEATABLE, Recorded, Ticket, Waiting};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
 use crate::tasks::state::{Binding, Kind as StateKind, Round, RoundId, State, unknown_state};
@@ -244,13 +244,18 @@ async fn first_use(
     used: &Used,
     ticket: &mut Ticket,
 ) -> Result<bool, CallError> {
-    if ticket.is_recorded() {
+    if ticket.recorded() == Recorded::Yes {
         return Ok(true);
     }
     let name = format!("{:032x}", used.id);
     match desk.store.use_state(&name, used.until_ms).await {
         Ok(true) => {
-            ticket.set_recorded();
+            ticket.set_recorded(Recorded::Yes);
+            Ok(true)
+        }
+        // Most likely by ourselves, in the try that was given up.
+        Ok(false) if ticket.recorded() == Recorded::Perhaps => {
+            ticket.set_recorded(Recorded::Yes);
             Ok(true)
         }
         Ok(false) => {
@@ -258,15 +263,20 @@ async fn first_use(
             tracing::warn!(
                 request_id = request_id_field(remote.request_id()),
                 upstream = &*remote.member.name,
-                "answers to a task came again after a restart, they are not sent twice"
+                "answers to a task were marked as sent before, perhaps by an earlier process, and are not sent again"
             );
             Ok(false)
         }
         // What cannot be remembered is not done: it could be done twice.
-        Err(error) => Err(CallError::new(Kind::Unavailable, Origin::Gateway)
-            .detail("cannot remember that the answers were sent, so they were not")
-            .retryable()
-            .source(error)),
+        Err(error) => {
+            if error.is_late() {
+                ticket.set_recorded(Recorded::Perhaps);
+            }
+            Err(CallError::new(Kind::Unavailable, Origin::Gateway)
+                .detail("cannot remember that the answers were sent, so they were not")
+                .retryable()
+                .source(error))
+        }
     }
 }
 

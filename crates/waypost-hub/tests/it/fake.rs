@@ -9,7 +9,7 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use waypost_config::config::Config;
-use waypost_hub::call::{Call, CallHeaders, Carrier, Comeback, Principal, Session, View};
+use waypost_hub::call::{Call, Principal, Session, View};
 use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::{Hub, Parts};
 use waypost_hub::keys::Keys;
@@ -17,7 +17,7 @@ use waypost_hub::lifecycle::Tasks;
 use waypost_hub::member::Member;
 use waypost_hub::registry::Learned;
 use waypost_hub::reply::{End, Reply};
-use waypost_hub::store::{PinnedTool, Store, StoreError};
+use waypost_hub::store::{Late, PinnedTool, Store, StoreError};
 use waypost_hub::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::error::ErrorObject;
@@ -205,6 +205,8 @@ pub(crate) struct Memory(
     /// Whether it takes no more of them.
     pub(crate) AtomicBool,
     pub(crate) Pinned,
+    /// Whether it takes them, and says that it was too late.
+    pub(crate) AtomicBool,
 );
 
 /// The pins that a store has, or none that can be read.
@@ -253,6 +255,11 @@ impl Store for Memory {
             return async move { Err(StoreError { action, source }) }.boxed();
         }
         let is_new = self.2.lock().unwrap().insert(name.to_owned());
+        if self.5.load(Ordering::SeqCst) {
+            let within = Duration::from_secs(10);
+            let (action, source) = ("save", Late { within }.into());
+            return async move { Err(StoreError { action, source }) }.boxed();
+        }
         async move { Ok(is_new) }.boxed()
     }
 
@@ -325,27 +332,17 @@ pub(crate) fn upstreams(names: &[&str]) -> String {
 
 /// A client's call that declares nothing.
 pub(crate) fn call(method: &str, params: &Value) -> Call {
-    Call {
-        request_id: "test".into(),
-        id: Id::new(Raw::string("c1")).unwrap(),
-        method: method.to_owned(),
-        params: object(params),
-        meta: RequestMeta {
-            protocol_version: "2026-07-28".into(),
-            client_info: None,
-            capabilities: ClientCapabilities::default(),
-            log_level: None,
-            progress_token: None,
-            rest: Object::new(),
-        },
-        principal: Principal::anonymous(),
-        view: View::All,
-        session: None,
-        headers: CallHeaders::default(),
-        comeback: Comeback::Answers,
-        carrier: Carrier::default(),
-        patient: false,
-    }
+    let meta = RequestMeta {
+        protocol_version: "2026-07-28".into(),
+        client_info: None,
+        capabilities: ClientCapabilities::default(),
+        log_level: None,
+        progress_token: None,
+        rest: Object::new(),
+    };
+    let ids = ("test".into(), Id::new(Raw::string("c1")).unwrap());
+    let caller = (Principal::anonymous(), View::All);
+    Call::new(ids, method.to_owned(), object(params), meta, caller)
 }
 
 /// The same with these capabilities declared.

@@ -438,7 +438,35 @@ async fn what_is_not_agreed_to_is_not_acknowledged_and_what_is_late_is_carried_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_patient_gets_the_server_s_answer_or_a_timeout_that_names_it() {
+async fn a_refusal_that_need_not_be_the_last_word_breaks_no_promise() {
+    let (voices, asked) = (Voices::default(), Arc::new(AtomicUsize::new(0)));
+    let (heard, times) = (Arc::clone(&voices), Arc::clone(&asked));
+    let wavers = Fake::new("wavers", able(), &resource("wavers:///x"), move |call| {
+        if call.method != "subscriptions/listen" {
+            return Ok(echo(call));
+        }
+        Ok(match times.fetch_add(1, Ordering::SeqCst) {
+            0 => Reply::Stream(stream::pending().boxed()),
+            1 => Reply::error(ErrorObject::new(-32603, "just now not")),
+            2 => Reply::error(ErrorObject::new(-32000, "busy")),
+            _ => acknowledges(&heard, call),
+        })
+    });
+    let hub = settled(&upstreams(&["wavers"]), &[&wavers]).await;
+    let wanted = json!({ "resourceSubscriptions": ["wavers:///x"] });
+    let mut events = listen(&hub, &wanted).await;
+    let (_, params) = next(&mut events).await;
+    assert_eq!(params["notifications"], wanted);
+    let event = timeout(Duration::from_secs(60), events.next()).await;
+    let Ok(Some(Ok(Event::Notification(told)))) = event else {
+        panic!("{event:?}")
+    };
+    assert_eq!(told.params.string("uri").as_deref(), Some("wavers:///x"));
+    assert_eq!(asked.load(Ordering::SeqCst), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_awaits_the_server_gets_its_answer_or_a_timeout_that_names_it() {
     let refuses = |_: &Call| Ok(Reply::error(ErrorObject::new(-32602, "not that one")));
     let proud = Fake::new("proud", able(), &resource("proud:///x"), refuses);
     let mute = Fake::new("mute", able(), &resource("mute:///x"), |_| {
@@ -453,7 +481,7 @@ async fn who_is_patient_gets_the_server_s_answer_or_a_timeout_that_names_it() {
     let ask = async |uri: &str| {
         let wanted = json!({ "notifications": { "resourceSubscriptions": [uri] } });
         let mut call = call("subscriptions/listen", &wanted);
-        call.patient = true;
+        call.awaits_servers = true;
         hub.call(call).await
     };
     let refused = ask("proud:///x").await.unwrap();

@@ -69,10 +69,10 @@ pub(crate) async fn open(
         over: false,
     };
     if listener.session.subscribes() {
-        let add = |uri: &String| Subscribed::add(&listener.session, uri);
+        let add = |uri: &String| Subscribed::add(&listener.session, uri, call.awaits_servers);
         listener.subscriptions = wanted.uris.iter().map(add).collect();
         let asked = wanted.uris.iter().zip(&listener.subscriptions);
-        if call.patient {
+        if call.awaits_servers {
             let said = asked.map(|(_, subscription)| subscription.said());
             for said in join_all(said).await {
                 match said {

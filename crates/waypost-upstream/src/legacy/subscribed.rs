@@ -8,9 +8,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{AcquireError, Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::{sleep, timeout};
 use waypost_hub::backoff::Backoff;
+use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Outcome;
 use waypost_wire::object::Object;
@@ -19,8 +20,14 @@ use waypost_wire::raw::Raw;
 use super::session::Session;
 use crate::fault::Fault;
 
+/// Resources of one session; further ones are refused.
+const MOST: usize = 8_192;
+
 /// Requests that are asked at once.
 const SIDE_BY_SIDE: usize = 16;
+
+/// Requests that are not answered yet, be their turn over or not.
+const UNANSWERED: usize = 64;
 
 /// One that takes longer makes room for another, and its answer is waited for all the same.
 const TURN: Duration = Duration::from_secs(5);
@@ -37,6 +44,7 @@ const AGAIN_MOST: Duration = Duration::from_secs(60);
 pub(crate) struct Subscribed {
     all: Mutex<HashMap<String, Arc<Entry>>>,
     turns: Semaphore,
+    room: Semaphore,
 }
 
 #[derive(Debug)]
@@ -45,6 +53,8 @@ struct Entry {
     wanted: watch::Sender<usize>,
     /// What came of the last request, once that is known.
     said: watch::Sender<Option<Said>>,
+    /// Somebody waits for an answer, and would not for the backoff.
+    hurry: Notify,
 }
 
 /// What came of asking the server.
@@ -64,27 +74,50 @@ pub(crate) struct Subscription {
     entry: Arc<Entry>,
 }
 
+/// What one request has of the bounds; the semaphores are never closed.
+struct Turn<'a> {
+    turn: Result<SemaphorePermit<'a>, AcquireError>,
+    _room: Result<SemaphorePermit<'a>, AcquireError>,
+}
+
+impl Entry {
+    fn new(said: Option<Said>) -> Self {
+        Self {
+            wanted: watch::Sender::new(1),
+            said: watch::Sender::new(said),
+            hurry: Notify::new(),
+        }
+    }
+}
+
 impl Default for Subscribed {
     fn default() -> Self {
         Self {
             all: Mutex::default(),
             turns: Semaphore::new(SIDE_BY_SIDE),
+            room: Semaphore::new(UNANSWERED),
         }
     }
 }
 
 impl Subscribed {
-    /// Subscribes to a resource for one more listener.
-    pub(crate) fn add(session: &Arc<Session>, uri: &str) -> Subscription {
+    /// Subscribes to a resource for one more listener. One that `awaits` what is said of it is
+    /// not told of an earlier failure.
+    pub(crate) fn add(session: &Arc<Session>, uri: &str, awaits: bool) -> Subscription {
         let mut all = session.subscribed.all();
         let entry = if let Some(entry) = all.get(uri) {
             entry.wanted.send_modify(|count| *count += 1);
+            if awaits && matches!(*entry.said.borrow(), Some(Said::Failed(_))) {
+                entry.said.send_replace(None);
+                entry.hurry.notify_one();
+            }
             Arc::clone(entry)
+        } else if all.len() >= MOST {
+            let text = format!("more than {MOST} subscriptions in one session");
+            let error = ErrorObject::new(code::INTERNAL_ERROR, &text);
+            Arc::new(Entry::new(Some(Said::Refused(error))))
         } else {
-            let entry = Arc::new(Entry {
-                wanted: watch::Sender::new(1),
-                said: watch::Sender::new(None),
-            });
+            let entry = Arc::new(Entry::new(None));
             all.insert(uri.to_owned(), Arc::clone(&entry));
             let (kept, kept_entry) = (Arc::clone(session), Arc::clone(&entry));
             let uri = uri.to_owned();
@@ -103,7 +136,19 @@ impl Subscribed {
     async fn keep(&self, session: &Session, entry: &Entry, uri: &str) {
         let mut again = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
         loop {
-            let said = match self.subscribe(session, uri).await {
+            // Who leaves before its turn causes nothing.
+            let turn = tokio::select! {
+                biased;
+                () = self.until_unwanted(entry) => None,
+                turn = self.turn() => Some(turn),
+            };
+            let Some(turn) = turn else {
+                if self.forget(entry, uri) {
+                    return;
+                }
+                continue;
+            };
+            let said = match self.subscribe(session, uri, turn).await {
                 Ok(Outcome::Result(_)) => Said::Agreed,
                 Ok(Outcome::Error(error)) => Said::Refused(error),
                 Err(fault) => Said::Failed(fault),
@@ -123,9 +168,12 @@ impl Subscribed {
                 return;
             }
             let wait = async {
-                match failed {
-                    true => sleep(again.failed()).await,
-                    false => std::future::pending().await,
+                if !failed {
+                    std::future::pending::<()>().await;
+                }
+                tokio::select! {
+                    () = sleep(again.failed()) => {}
+                    () = entry.hurry.notified() => {}
                 }
             };
             tokio::select! {
@@ -138,14 +186,22 @@ impl Subscribed {
             }
             // Also where it did not answer: it may have subscribed.
             drop(self.unsubscribe(session, uri).await);
-            let mut all = self.all();
-            if *entry.wanted.borrow() == 0 {
-                all.remove(uri);
+            if self.forget(entry, uri) {
                 return;
             }
             // Somebody came meanwhile.
             again.reset();
         }
+    }
+
+    /// Forgets one that nobody listens to; `false` when somebody does.
+    fn forget(&self, entry: &Entry, uri: &str) -> bool {
+        let mut all = self.all();
+        let is_unwanted = *entry.wanted.borrow() == 0;
+        if is_unwanted {
+            all.remove(uri);
+        }
+        is_unwanted
     }
 
     /// Resolves when nobody listens; who comes from then on waits for what is asked next.
@@ -161,8 +217,19 @@ impl Subscribed {
         }
     }
 
-    async fn subscribe(&self, session: &Session, uri: &str) -> Result<Outcome, Fault> {
+    async fn turn(&self) -> Turn<'_> {
+        let room = self.room.acquire().await;
         let turn = self.turns.acquire().await;
+        Turn { turn, _room: room }
+    }
+
+    async fn subscribe(
+        &self,
+        session: &Session,
+        uri: &str,
+        turn: Turn<'_>,
+    ) -> Result<Outcome, Fault> {
+        let Turn { turn, _room } = turn;
         let params = Object::from_iter([("uri", Raw::string(uri))]);
         let asked = session.ask_within("resources/subscribe", &params, ANSWERED_WITHIN);
         let mut asked = pin!(asked);

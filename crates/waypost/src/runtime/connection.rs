@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tower::util::Oneshot;
 use tower::{BoxError, Service, ServiceExt as _};
@@ -150,11 +151,12 @@ impl<S: Answers<Incoming>> Connections<S> {
             let ending = Ending { stop, last };
             // Held until the last byte of the last answer.
             let _permit = permit;
-            let spoken = tokio::time::timeout(HEAD, http2::is_spoken(&stream));
+            let until = Instant::now() + HEAD;
+            let spoken = tokio::time::timeout_at(until, http2::is_spoken(&stream));
             let spoken = ending.stop.run_until_cancelled(spoken).await;
             match spoken {
                 Some(Ok(Ok(true))) => http2::serve(stream, service, tasks, ending).await,
-                Some(Ok(Ok(false))) => serve(stream, service, ending).await,
+                Some(Ok(Ok(false))) => serve(stream, service, ending, until).await,
                 // It broke off, or has said nothing for long or until the end.
                 Some(Ok(Err(_)) | Err(_)) | None => {}
             }
@@ -202,7 +204,13 @@ pub(super) struct Ending {
     pub(super) last: CancellationToken,
 }
 
-async fn serve<S: Answers<Incoming>>(stream: TcpStream, service: S, Ending { stop, last }: Ending) {
+/// The head of the first request is there `until` then, or the connection ends.
+async fn serve<S: Answers<Incoming>>(
+    stream: TcpStream,
+    service: S,
+    Ending { stop, last }: Ending,
+    until: Instant,
+) {
     let asked = Arc::new(AtomicBool::new(false));
     let service = Asked {
         inner: service,
@@ -213,8 +221,15 @@ async fn serve<S: Answers<Incoming>>(stream: TcpStream, service: S, Ending { sto
         .header_read_timeout(HEAD)
         .serve_connection(TokioIo::new(Patient::new(stream, TAKE)), service);
     let mut connection = std::pin::pin!(connection);
+    let silent = async {
+        tokio::time::sleep_until(until).await;
+        if asked.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = silent => return,
         () = stop.cancelled() => {
             // Hyper closes connections that are between two requests, but waits for the first.
             if !asked.load(Ordering::Relaxed) {
@@ -255,7 +270,7 @@ mod tests {
     use futures_util::stream;
     use http_body_util::StreamBody;
     use hyper::body::Frame;
-    use tokio::io::AsyncWriteExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tower::service_fn;
 
     use super::*;
@@ -296,6 +311,37 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_head_of_the_first_request_has_its_time_once_however_late_it_begins() {
+        let served = service_fn(|_: Request<Incoming>| async {
+            Ok::<_, Infallible>(Response::new("served".to_owned()))
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let door = Door::new(8);
+        let connections = door.to(served);
+        let mut slow = TcpStream::connect(address).await.unwrap();
+        connections.serve(listener.accept().await.unwrap().0);
+        let mut quick = TcpStream::connect(address).await.unwrap();
+        connections.serve(listener.accept().await.unwrap().0);
+        let request = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+        quick.write_all(request).await.unwrap();
+        quick.read_exact(&mut [0; 12]).await.unwrap();
+        tokio::time::pause();
+        let before = Instant::now();
+        tokio::time::sleep(HEAD - Duration::from_secs(20)).await;
+        slow.write_all(b"GET / HT").await.unwrap();
+        quick.write_all(request).await.unwrap();
+        let mut nothing = Vec::new();
+        drop(slow.read_to_end(&mut nothing).await);
+        let took = before.elapsed();
+        assert!(took < HEAD + Duration::from_secs(20), "{took:?}");
+        // One that has asked in time goes on.
+        let mut rest = Vec::new();
+        drop(quick.read_to_end(&mut rest).await);
+        assert!(before.elapsed() > HEAD + HEAD / 2, "{:?}", before.elapsed());
+    }
+
+    #[tokio::test]
     async fn r74_a_client_that_stops_reading_loses_its_connection() {
         let endless = service_fn(|_: Request<Incoming>| async {
             let piece = || Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 65_536])));
@@ -313,7 +359,7 @@ mod tests {
         let door = Door::new(1);
         door.to(endless).serve(stream);
         tokio::time::pause();
-        let before = tokio::time::Instant::now();
+        let before = Instant::now();
         assert_eq!(door.permits.acquire().await.unwrap().num_permits(), 1);
         assert!(before.elapsed() >= TAKE);
         drop(client);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::TryFutureExt as _;
 use futures_util::future::MapOk;
-use http::header::HOST;
+use http::header::{CONNECTION, HOST};
 use http::{HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -44,8 +44,10 @@ const STREAMS: u32 = 256;
 /// All headers of a request together, in bytes.
 const HEADERS: u32 = 64 << 10;
 
-/// Of one answer, bytes that wait to be sent.
+/// Of one answer, bytes that wait to be sent, and those that are handed over at once. A client is
+/// too slow when it does not take so many within [`TAKE`].
 const WAITING: usize = 64 << 10;
+const PIECE: usize = 16 << 10;
 
 /// Streams that their client has reset before they were looked at, and that were reset for its
 /// mistakes. One that has more of them does nothing else, and loses its connection.
@@ -56,7 +58,7 @@ const RESET_BY_US: usize = 256;
 const ASK: Duration = Duration::from_secs(30);
 const ANSWERED: Duration = Duration::from_secs(20);
 
-/// How long a client that is told to go may take to hear of it.
+/// How long a client that is told to go may take nothing of what is left, its answers or that.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 tokio::task_local! {
@@ -99,7 +101,17 @@ pub(super) async fn serve<S: Answers<Incoming>>(
         last: last.clone(),
         used: Arc::default(),
     };
-    let used = Arc::clone(&streams.used);
+    let stream = Patient::new(stream, TAKE);
+    let leaving = Leaving {
+        used: Arc::clone(&streams.used),
+        takes: stream.takes(),
+        last,
+    };
+    let told = CancellationToken::new();
+    let service = Named {
+        service,
+        told: told.clone(),
+    };
     let connection = http2::Builder::new(streams)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS)
@@ -109,15 +121,16 @@ pub(super) async fn serve<S: Answers<Incoming>>(
         .max_local_error_reset_streams(RESET_BY_US)
         .keep_alive_interval(ASK)
         .keep_alive_timeout(ANSWERED)
-        .serve_connection(TokioIo::new(Patient::new(stream, TAKE)), Named(service));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let mut look = interval_at(Instant::now() + IDLE, IDLE);
     let ended = loop {
         tokio::select! {
             ended = connection.as_mut() => break ended,
-            () = stop.cancelled() => break leave(connection, &used, &last).await,
-            _ = look.tick() => if used.is_over() {
-                break leave(connection, &used, &last).await;
+            () = stop.cancelled() => break leave(connection, &leaving).await,
+            () = told.cancelled() => break leave(connection, &leaving).await,
+            _ = look.tick() => if leaving.used.is_over() {
+                break leave(connection, &leaving).await;
             },
         }
     };
@@ -129,10 +142,10 @@ pub(super) async fn serve<S: Answers<Incoming>>(
 /// Takes no more requests, and waits for the answers to those that are there.
 async fn leave<S: Answers<Incoming>>(
     mut connection: Pin<&mut Served<S>>,
-    used: &Used,
-    last: &CancellationToken,
+    Leaving { used, takes, last }: &Leaving,
 ) -> hyper::Result<()> {
     connection.as_mut().graceful_shutdown();
+    let mut until = Instant::now() + TAKE;
     let mut look = interval_at(Instant::now() + FAREWELL, FAREWELL);
     let mut is_last = false;
     loop {
@@ -140,12 +153,26 @@ async fn leave<S: Answers<Incoming>>(
             ended = connection.as_mut() => return ended,
             // The streams are told, too; what they make of it is sent.
             () = last.cancelled(), if !is_last => is_last = true,
-            // A client that does not say that it has heard of it has had its time.
-            _ = look.tick() => if used.is_over() {
-                return Ok(());
-            },
+            // A client that does not say that it has heard of it has had its time, once it has
+            // what streams that are over left behind. Hyper lets nobody say which was the last.
+            _ = look.tick() => {
+                let takes = takes.swap(false, Ordering::Relaxed);
+                if !used.is_over() {
+                    until = Instant::now() + TAKE;
+                } else if !takes || Instant::now() >= until {
+                    return Ok(());
+                }
+            }
         }
     }
+}
+
+/// What is looked at while a connection ends.
+struct Leaving {
+    used: Arc<Used>,
+    /// Its client has taken something.
+    takes: Arc<AtomicBool>,
+    last: CancellationToken,
 }
 
 type Served<S> = http2::Connection<TokioIo<Patient<TcpStream>>, Named<S>, Streams>;
@@ -261,7 +288,7 @@ impl<B: Body<Data = Bytes>> Body for Given<B> {
         given(Some(Instant::now()));
         let piece = frame.map(|frame| match frame.into_data() {
             Ok(mut piece) => {
-                self.rest = piece.split_off(piece.len().min(WAITING));
+                self.rest = piece.split_off(piece.len().min(PIECE));
                 Frame::data(piece)
             }
             Err(trailers) => trailers,
@@ -283,24 +310,38 @@ impl<B: Body<Data = Bytes>> Body for Given<B> {
 }
 
 /// Gives each request the `Host` header that this version has in another place (RFC 9113,
-/// section 8.3.1), where guards look for it.
-struct Named<S>(S);
+/// section 8.3.1), where guards look for it, and takes from each answer the `Connection` header
+/// that it has not (section 8.2.2): that of one which says `close` ends the connection behind the
+/// streams that it has.
+struct Named<S> {
+    service: S,
+    told: CancellationToken,
+}
 
 impl<S: Answers<Incoming>> Service<Request<Incoming>> for Named<S> {
     type Response = Response<Given<S::Body>>;
     type Error = Infallible;
-    type Future =
-        MapOk<Oneshot<S, Request<Incoming>>, fn(Response<S::Body>) -> Response<Given<S::Body>>>;
+    type Future = MapOk<Oneshot<S, Request<Incoming>>, Hand<S::Body>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let host = request.uri().authority().map(|host| host.as_str());
         if let Some(Ok(host)) = host.map(HeaderValue::from_str) {
             request.headers_mut().insert(HOST, host);
         }
-        let answer = self.0.clone().oneshot(request);
-        answer.map_ok(|response| response.map(given))
+        let told = self.told.clone();
+        let hand: Hand<S::Body> = Box::new(move |mut response| {
+            let said = response.headers_mut().remove(CONNECTION);
+            if said.is_some_and(|said| said == "close") {
+                told.cancel();
+            }
+            response.map(given)
+        });
+        self.service.clone().oneshot(request).map_ok(hand)
     }
 }
+
+/// Makes an answer one of this version.
+type Hand<B> = Box<dyn FnOnce(Response<B>) -> Response<Given<B>> + Send>;
 
 fn given<B>(body: B) -> Given<B> {
     Given {

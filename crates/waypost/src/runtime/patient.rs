@@ -2,6 +2,8 @@
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -34,6 +36,8 @@ pub(super) struct Patient<T> {
     /// When the write that waits is given up. Kept for the next one that has to wait.
     timer: Option<Pin<Box<Sleep>>>,
     waits: bool,
+    /// Set whenever the peer takes something.
+    takes: Arc<AtomicBool>,
     /// A read waits for more, and so would see the end.
     reads: bool,
     /// When it is looked for next.
@@ -47,9 +51,15 @@ impl<T> Patient<T> {
             limit,
             timer: None,
             waits: false,
+            takes: Arc::default(),
             reads: true,
             look: None,
         }
+    }
+
+    /// Set whenever the peer takes something.
+    pub(super) fn takes(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.takes)
     }
 
     /// What becomes of a write that ended so.
@@ -60,6 +70,7 @@ impl<T> Patient<T> {
     ) -> Poll<io::Result<usize>> {
         if written.is_ready() {
             self.waits = false;
+            self.takes.store(true, Ordering::Relaxed);
             return written;
         }
         let limit = self.limit;

@@ -93,17 +93,25 @@ async fn r61_both_eras_share_one_endpoint_and_no_connection() {
     demo.stop().await;
 }
 
-/// Posts over a connection of its own that begins with HTTP/2.
+/// What came back.
+struct Answered {
+    status: u16,
+    session: Option<String>,
+    message: Value,
+}
+
+/// Posts over a connection of its own that begins with HTTP/2, to this host and port by name.
 async fn post_http2(
     mcp: SocketAddr,
+    authority: &str,
     headers: &[(&str, &str)],
     message: &Value,
-) -> (Option<String>, Value) {
+) -> Answered {
     let stream = TcpStream::connect(mcp).await.unwrap();
     let handshake = http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (mut client, connection) = handshake.await.unwrap();
     let connection = tokio::spawn(connection);
-    let mut request = Request::post(format!("http://{mcp}/mcp"))
+    let mut request = Request::post(format!("http://{authority}/mcp"))
         .header("content-type", "application/json")
         .header("accept", "application/json, text/event-stream");
     for (name, value) in headers {
@@ -112,6 +120,7 @@ async fn post_http2(
     let request = request.body(Full::new(Bytes::from(message.to_string())));
     let answer = client.send_request(request.unwrap()).await.unwrap();
     assert_eq!(answer.version(), http::Version::HTTP_2);
+    let status = answer.status().as_u16();
     let id = answer.headers().get("mcp-session-id");
     let id = id.map(|id| id.to_str().unwrap().to_owned());
     let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -123,7 +132,11 @@ async fn post_http2(
     let message = message.map(|text| serde_json::from_str(text).unwrap());
     drop(client);
     drop(connection.await);
-    (id, message.unwrap_or_default())
+    Answered {
+        status,
+        session: id,
+        message: message.unwrap_or_default(),
+    }
 }
 
 #[tokio::test]
@@ -138,20 +151,22 @@ async fn r61_http2_without_tls_is_served_beside_http1_in_the_same_sessions() {
     let begin = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize",
         "params": { "protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": { "name": "c", "version": "1" } } });
-    let (id, begun) = post_http2(mcp, &[], &begin).await;
-    assert_eq!(begun["result"]["protocolVersion"], "2025-06-18", "{begun}");
-    let id = id.unwrap();
+    let own = mcp.to_string();
+    let begun = post_http2(mcp, &own, &[], &begin).await;
+    assert_eq!(begun.status, 200);
+    let version = &begun.message["result"]["protocolVersion"];
+    assert_eq!(version, "2025-06-18", "{}", begun.message);
+    let id = begun.session.unwrap();
     let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": { "name": "tasks_greet", "arguments": { "name": "Ada" } } });
     let session = [
         ("mcp-session-id", &*id),
         ("mcp-protocol-version", "2025-06-18"),
     ];
-    let (_, answer) = post_http2(mcp, &session, &call).await;
-    assert_eq!(
-        answer["result"]["content"][0]["text"], "Hello, Ada!",
-        "{answer}"
-    );
+    let answer = post_http2(mcp, &own, &session, &call).await;
+    assert_eq!(answer.status, 200);
+    let text = &answer.message["result"]["content"][0]["text"];
+    assert_eq!(text, "Hello, Ada!", "{}", answer.message);
     // And over the other version of HTTP.
     let kind = Kind::Http(Revision::Jun2025);
     let again = Peer::rejoin(kind, &waypost.daemon.url(), &id, &Manners::default()).unwrap();
@@ -159,8 +174,11 @@ async fn r61_http2_without_tls_is_served_beside_http1_in_the_same_sessions() {
     assert_eq!(outcome.unwrap().text(), "Hello, Bo!");
     // The guard looks at the host that this version names elsewhere.
     let foreign = [("origin", "http://elsewhere.example")];
-    let (_, refused) = post_http2(mcp, &foreign, &begin).await;
-    assert!(refused["result"].is_null(), "{refused}");
+    for (authority, headers) in [(&*own, &foreign[..]), ("elsewhere.example", &[])] {
+        let refused = post_http2(mcp, authority, headers, &begin).await;
+        assert_eq!(refused.status, 403, "{authority} {headers:?}");
+        assert!(refused.message["result"].is_null(), "{}", refused.message);
+    }
     demo.stop().await;
 }
 

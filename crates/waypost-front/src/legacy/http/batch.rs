@@ -43,6 +43,8 @@ struct Answers(Arc<Ring>);
 struct Room {
     first: Option<Arc<Permit>>,
     post: Option<Arc<Permit>>,
+    /// How many found none.
+    refused: usize,
 }
 
 /// Answers a POST of several messages.
@@ -77,18 +79,21 @@ pub(crate) async fn answer(
     if !answered {
         return answer::accepted();
     }
-    if wants == Wants::Json {
-        return match array(reader).await {
+    let mut response = if wants == Wants::Json {
+        match array(reader).await {
             Some(array) => answer::json(StatusCode::OK, array),
             // All were cancelled.
             None => answer::accepted(),
-        };
-    }
-    let body = RingBody::new(reader, parts.keep_alive);
-    let session = hold.session();
-    // Of several that are lost no id could tell the client.
-    let marks = Marks::new(session.mark, session.expose(body.ring()), None);
-    stream(body, &hold, marks)
+        }
+    } else {
+        let body = RingBody::new(reader, parts.keep_alive);
+        let session = hold.session();
+        // Of several that are lost no id could tell the client.
+        let marks = Marks::new(session.mark, session.expose(body.ring()), None);
+        stream(body, &hold, marks)
+    };
+    answer::turned_away(&mut response, NoRoom::Full, room.refused);
+    response
 }
 
 impl Post<'_> {
@@ -197,6 +202,7 @@ impl Room {
         Self {
             first: post.cloned(),
             post: post.cloned(),
+            refused: 0,
         }
     }
 
@@ -210,8 +216,9 @@ impl Room {
         }
         match (self.first.take(), &self.post) {
             (None, Some(post)) => {
-                let another = post.another().ok_or(Refusal::NoRoom(NoRoom::Full))?;
-                Ok(Some(Arc::new(another)))
+                let another = post.another().map(Arc::new);
+                self.refused += usize::from(another.is_none());
+                another.map(Some).ok_or(Refusal::NoRoom(NoRoom::Full))
             }
             (first, _) => Ok(first),
         }

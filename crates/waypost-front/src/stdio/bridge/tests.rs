@@ -40,6 +40,7 @@ struct Host {
     from: Lines<BufReader<DuplexStream>>,
     bridged: tokio::task::JoinHandle<bool>,
     seen: Arc<Mutex<Vec<Seen>>>,
+    ending: CancellationToken,
 }
 
 type Answered = Result<Response<Body>, BoxError>;
@@ -71,8 +72,9 @@ fn host(answer: impl Fn(&Seen) -> Answered + Send + Sync + 'static) -> Host {
     };
     let (to, input) = tokio::io::duplex(1 << 20);
     let (output, from) = tokio::io::duplex(1 << 20);
+    let bridge = Bridge::new(&daemon, output);
+    let ending = bridge.ending.clone();
     let bridged = tokio::spawn(async move {
-        let bridge = Bridge::new(&daemon, output);
         bridge.read(input).await;
         bridge.finish(Duration::from_secs(5)).await
     });
@@ -81,6 +83,7 @@ fn host(answer: impl Fn(&Seen) -> Answered + Send + Sync + 'static) -> Host {
         from: BufReader::new(from).lines(),
         bridged,
         seen,
+        ending,
     }
 }
 
@@ -476,4 +479,23 @@ async fn a_ping_before_the_session_is_answered_by_the_bridge() {
     let asked = |seen: &Seen| seen.message["method"] == "ping";
     assert_eq!(host.seen().iter().filter(|seen| asked(seen)).count(), 1);
     assert!(host.close().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r42_while_draining_only_stateless_retries_go_on() {
+    let mut host = host(|seen| json_answer(seen, json!({ "resultType": "complete" })));
+    host.ending.cancel();
+    let stateless = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28" });
+    for (meta, goes_on) in [(json!({}), false), (stateless, true)] {
+        let params = json!({ "name": "a", "requestState": "s", "_meta": meta });
+        let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        host.send(&call).await;
+        let answer = host.read().await;
+        assert_eq!(answer["result"].is_object(), goes_on, "{answer}");
+    }
+    let called = host
+        .seen()
+        .into_iter()
+        .map(|seen| seen.message["method"].clone());
+    assert_eq!(called.filter(|method| method == "tools/call").count(), 1);
 }

@@ -132,6 +132,20 @@ async fn answers_whose_use_cannot_be_remembered_are_not_sent_and_can_be_given_ag
 }
 
 #[tokio::test(start_paused = true)]
+async fn answers_whose_use_was_remembered_too_late_are_sent_when_they_come_again() {
+    let store = Arc::new(Memory::default());
+    let (world, state) = asked_of(with_store(&store)).await;
+    store.5.store(true, Ordering::SeqCst);
+    let error = answer(&world, &state).await.unwrap_err();
+    assert_eq!((error.kind, error.retryable), (Kind::Unavailable, true));
+    assert_eq!(world.fake.count("tasks/update"), 0);
+    store.5.store(false, Ordering::SeqCst);
+    let end = answer(&world, &state).await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    assert_eq!(world.fake.count("tasks/update"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repeat_gets_a_failure_again_as_well() {
     let (world, state) = asked().await;
     world.fake.on("tasks/get", [super::kit::fails(-32602)]);

@@ -39,10 +39,10 @@ async fn listens(legacy: &Legacy, uris: &[&str]) -> (EventStream, Vec<String>) {
     (events, uris.and_then(Raw::decode).unwrap_or_default())
 }
 
-fn patient(uri: &str) -> Call {
+fn awaiting(uri: &str) -> Call {
     let wanted = json!({ "notifications": { "resourceSubscriptions": [uri] } });
     let mut call = Call::own("subscriptions/listen", object(&wanted));
-    call.patient = true;
+    call.awaits_servers = true;
     call
 }
 
@@ -149,7 +149,7 @@ async fn what_is_never_answered_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_patient_gets_the_server_s_own_answer() {
+async fn who_awaits_the_server_gets_its_own_answer() {
     let (server, legacy) = server();
     let refusal = json!({ "code": -32002, "message": "no such page" });
     let plays = async {
@@ -162,9 +162,9 @@ async fn who_is_patient_gets_the_server_s_own_answer() {
         }
     };
     let asks = async {
-        let agreed = legacy.call(patient("x:1")).await.unwrap();
+        let agreed = legacy.call(awaiting("x:1")).await.unwrap();
         assert!(matches!(agreed, Reply::Stream(_)), "{agreed:?}");
-        let refused = legacy.call(patient("x:2")).await.unwrap();
+        let refused = legacy.call(awaiting("x:2")).await.unwrap();
         let Reply::End(End::Error(error)) = refused else {
             panic!("{refused:?}")
         };
@@ -177,9 +177,9 @@ async fn who_is_patient_gets_the_server_s_own_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_patient_and_leaves_is_taken_back_when_the_answer_comes() {
+async fn who_awaits_the_server_and_leaves_is_taken_back_when_the_answer_comes() {
     let (server, legacy) = server();
-    let leaves = timeout(Duration::from_secs(60), legacy.call(patient("x:1")));
+    let leaves = timeout(Duration::from_secs(60), legacy.call(awaiting("x:1")));
     let asked = async {
         let line = server.first().await;
         let request = line.request("resources/subscribe").await;
@@ -280,4 +280,57 @@ async fn a_refusal_is_not_for_ever() {
     let again = agrees(&line, "resources/subscribe");
     let (agreed, _) = join(listens(&legacy, &["x:1"]), again).await;
     assert_eq!(agreed.1, ["x:1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leaves_while_it_queues_causes_no_request() {
+    let (server, legacy) = server();
+    let uris: Vec<String> = (0..16).map(|n| format!("x:{n}")).collect();
+    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
+    // They have all turns for five seconds.
+    let ((_events, honoured), line) = join(listens(&legacy, &uris), server.first()).await;
+    assert_eq!(honoured, uris);
+    let leaves = timeout(Duration::from_secs(1), listens(&legacy, &["x:late"]));
+    assert!(leaves.await.is_err());
+    for _ in 0..16 {
+        let request = line.request("resources/subscribe").await;
+        assert_ne!(request["params"]["uri"], "x:late");
+    }
+    assert!(is_asked(&line, "resources/subscribe", 30).await.is_none());
+    assert!(is_asked(&line, "resources/unsubscribe", 1).await.is_none());
+    // Who comes after that is asked for.
+    let comes = listens(&legacy, &["x:late"]);
+    let (came, asked) = join(comes, agrees(&line, "resources/subscribe")).await;
+    assert_eq!((came.1, &*asked), (vec!["x:late".to_owned()], "x:late"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_answers_nothing_is_asked_for_so_many_at_once() {
+    let (server, legacy) = server();
+    let uris: Vec<String> = (0..100).map(|n| format!("x:{n}")).collect();
+    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
+    let ((_events, _), line) = join(listens(&legacy, &uris), server.first()).await;
+    let mut open = Vec::new();
+    while let Some(request) = is_asked(&line, "resources/subscribe", 60).await {
+        open.push(request);
+    }
+    assert_eq!(open.len(), 64);
+    line.says(&json!({ "id": open[0]["id"], "result": {} }));
+    assert!(is_asked(&line, "resources/subscribe", 1).await.is_some());
+    assert!(is_asked(&line, "resources/subscribe", 60).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_awaits_the_server_gets_no_failure_of_before() {
+    let (server, legacy) = server();
+    let (_events, line, _) = listens_early(&legacy, &server).await;
+    // The first request has failed, and the next one is not due.
+    sleep(Duration::from_millis(598_100)).await;
+    assert!(is_asked(&line, "resources/subscribe", 0).await.is_none());
+    let before = Instant::now();
+    let asks = legacy.call(awaiting("x:1"));
+    let (answer, asked) = join(asks, agrees(&line, "resources/subscribe")).await;
+    assert_eq!(asked, "x:1");
+    assert!(matches!(answer, Ok(Reply::Stream(_))), "{answer:?}");
+    assert!(before.elapsed() < Duration::from_millis(100));
 }

@@ -116,52 +116,72 @@ async fn r61_requests_of_one_connection_are_answered_beside_each_other() {
     assert_eq!(text(b.unwrap()).await, format!("{address} /b"));
 }
 
+/// A connection of which the server has got `begin` and no more.
+async fn begun(begin: &[u8]) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    client.set_nodelay(true).unwrap();
+    client.write_all(begin).await.unwrap();
+    let mut there = vec![0; begin.len()];
+    let all = async { while server.peek(&mut there).await.unwrap() < begin.len() {} };
+    timeout(SOON, all).await.unwrap();
+    (client, server)
+}
+
 #[tokio::test]
 async fn r61_what_begins_alike_is_told_apart_when_it_is_there() {
     let door = Door::new(8);
-    let address = listens(&door, echo(&Works::default())).await;
-    for pieces in [
-        [
+    let connections = door.to(echo(&Works::default()));
+    for (begin, end) in [
+        (
             "P",
             "OST /x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
-        ],
-        [
+        ),
+        (
             "PR",
             "OPFIND /x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n",
-        ],
+        ),
     ] {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.set_nodelay(true).unwrap();
-        for piece in pieces {
-            stream.write_all(piece.as_bytes()).await.unwrap();
-            sleep(Duration::from_millis(20)).await;
+        let (mut client, server) = begun(begin.as_bytes()).await;
+        {
+            let mut spoken = pin!(is_spoken(&server));
+            assert!(futures_util::poll!(spoken.as_mut()).is_pending());
+            client.write_all(end.as_bytes()).await.unwrap();
+            assert!(!timeout(SOON, spoken).await.unwrap().unwrap());
         }
+        connections.serve(server);
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
+        client.read_to_string(&mut answer).await.unwrap();
         assert!(answer.ends_with("h /x"), "{answer}");
     }
-    let mut stream = TcpStream::connect(address).await.unwrap();
     let (begin, end) = PREFACE.split_at(7);
-    stream.write_all(begin).await.unwrap();
-    sleep(Duration::from_millis(20)).await;
-    stream.write_all(end).await.unwrap();
+    let (mut client, server) = begun(begin).await;
+    {
+        let mut spoken = pin!(is_spoken(&server));
+        assert!(futures_util::poll!(spoken.as_mut()).is_pending());
+        client.write_all(end).await.unwrap();
+        assert!(timeout(SOON, spoken).await.unwrap().unwrap());
+    }
+    connections.serve(server);
     // An empty SETTINGS frame; the server's own is the first that comes back.
-    stream
+    client
         .write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0])
         .await
         .unwrap();
     let mut head = [0; 9];
-    timeout(SOON, stream.read_exact(&mut head))
+    timeout(SOON, client.read_exact(&mut head))
         .await
         .unwrap()
         .unwrap();
     assert_eq!(head[3], 4);
     // One that leaves in the middle is not waited for.
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(begin).await.unwrap();
-    stream.shutdown().await.unwrap();
+    let (mut client, server) = begun(begin).await;
+    connections.serve(server);
+    client.shutdown().await.unwrap();
     let mut nothing = Vec::new();
-    let read = timeout(SOON, stream.read_to_end(&mut nothing)).await;
+    let read = timeout(SOON, client.read_to_end(&mut nothing)).await;
     assert!(read.is_ok());
 }
 
@@ -220,13 +240,101 @@ async fn r42_at_the_end_no_stream_begins_and_those_that_are_there_finish() {
 }
 
 #[tokio::test]
+async fn r42_who_is_told_to_go_finishes_what_it_has_over_the_connection() {
+    let go = Arc::new(tokio::sync::Notify::new());
+    let waits = Arc::clone(&go);
+    let works = Works::default();
+    let begun = works.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (waits, work) = (Arc::clone(&waits), begun.begin());
+        async move {
+            let _work = work;
+            let mut response = Response::new("done".to_owned());
+            if request.uri().path() == "/slow" {
+                waits.notified().await;
+            } else {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let door = Door::new(8);
+    let address = listens(&door, service).await;
+    let (mut client, mut connection) = connect(address).await;
+    let slow = tokio::spawn(client.send_request(get(address, "/slow")));
+    until(|| works.count() == 1).await;
+    let answer = client.send_request(get(address, "/")).await.unwrap();
+    assert_eq!(answer.headers().get(CONNECTION), None);
+    assert_eq!(text(answer).await, "done");
+    // The other stream holds it, whatever time it takes.
+    tokio::time::pause();
+    assert!(timeout(FAREWELL * 3, &mut connection).await.is_err());
+    tokio::time::resume();
+    go.notify_one();
+    assert_eq!(text(slow.await.unwrap().unwrap()).await, "done");
+    // The client has not left.
+    drop(timeout(SOON, connection).await.unwrap());
+    drop(client);
+}
+
+#[tokio::test]
+async fn r42_at_the_end_a_slow_client_gets_all_of_its_answer() {
+    const WINDOW: u32 = 4 << 10;
+    let whole = "x".repeat(PIECE);
+    let service = service_fn(move |_: Request<Incoming>| {
+        let body = whole.clone();
+        async { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let door = Door::new(8);
+    let address = listens(&door, service).await;
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut client, connection) = client::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(WINDOW)
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let _connection = tokio::spawn(connection);
+    let answer = client.send_request(get(address, "/")).await.unwrap();
+    tokio::time::pause();
+    let drained = tokio::spawn(door.drain(TAKE));
+    let (mut body, mut count) = (answer.into_body(), 0);
+    // The stream's own work is over long before its client has it all.
+    loop {
+        sleep(FAREWELL.mul_f32(0.9)).await;
+        let Some(frame) = body.frame().await else {
+            break;
+        };
+        count += frame.unwrap().into_data().unwrap().len();
+    }
+    assert_eq!(count, PIECE);
+    assert!(drained.await.unwrap());
+}
+
+#[tokio::test]
+async fn r74_an_answer_is_handed_over_in_pieces_that_a_slow_client_can_take_in_time() {
+    let whole = "x".repeat(100_000);
+    let mut body = given(whole.clone());
+    let mut said = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let piece = frame.unwrap().into_data().unwrap();
+        assert!(piece.len() <= 16 << 10, "{}", piece.len());
+        said.extend(piece);
+    }
+    assert_eq!(said, whole.as_bytes());
+}
+
+#[tokio::test]
 async fn r74_an_answer_of_which_nothing_is_taken_is_given_up() {
     let works = Works::default();
     let made = works.clone();
+    let pieces = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&pieces);
     let endless = service_fn(move |_: Request<Incoming>| {
-        let work = made.begin();
+        let (work, count) = (made.begin(), Arc::clone(&count));
         let piece = move || {
             let _work = &work;
+            count.fetch_add(1, Ordering::SeqCst);
             Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[b'x'; 100_000])))
         };
         let body = StreamBody::new(stream::repeat_with(piece));
@@ -238,7 +346,7 @@ async fn r74_an_answer_of_which_nothing_is_taken_is_given_up() {
     // Its connection answers pings, and the stream opens no window.
     let answer = client.send_request(get(address, "/")).await.unwrap();
     assert_eq!(works.count(), 1);
-    sleep(Duration::from_millis(200)).await;
+    until(|| pieces.load(Ordering::SeqCst) > 0).await;
     tokio::time::pause();
     let before = Instant::now();
     while works.count() > 0 {
