@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod endpoint;
 pub mod entry;
 mod globs;
+mod links;
 pub mod list;
 mod patterns;
 mod read;
@@ -31,6 +32,7 @@ use crate::search::meta::MetaTool;
 use build::Warning;
 use endpoint::Endpoint;
 use entry::{Entry, Kind};
+use links::Links;
 use read::Reading;
 use rules::Rules;
 use sieve::Held;
@@ -61,6 +63,7 @@ pub struct Catalog {
     endpoints: Vec<Arc<Endpoint>>,
     by_endpoint: HashMap<Arc<str>, Arc<Endpoint>>,
     readings: Readings,
+    links: Links,
 }
 
 /// What the upstreams' lists hold, for the next catalogue.
@@ -329,7 +332,7 @@ impl Catalog {
         }
         let mut able = self.template_owners(view, uri);
         if able.is_empty() {
-            let has = |m: &&Arc<Member>| m.learned().is_some_and(|l| l.has("resources"));
+            let has = |m: &&Arc<Member>| self.has_resources(&m.name);
             able = self.shown(view).filter(has).cloned().collect();
         }
         able.retain(|member| self.opens(member, uri));

@@ -6,13 +6,16 @@ use std::sync::Arc;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
+use waypost_wire::links::{self, Answer};
 use waypost_wire::method;
+use waypost_wire::object::Object;
 use waypost_wire::result::{INPUT_REQUESTS, ensure_complete, ensure_freshness};
 
 use crate::asks;
-use crate::call::Call;
+use crate::call::{Call, View};
 use crate::error::CallError;
 use crate::event::request_id_field;
+use crate::hub::Hub;
 use crate::member::Member;
 use crate::own;
 use crate::reply::{End, Reply};
@@ -31,10 +34,19 @@ pub(crate) fn own(mut reply: Reply) -> Reply {
 pub(crate) struct Caller {
     request_id: Arc<str>,
     capabilities: ClientCapabilities,
-    /// Whether it asked how a task is.
-    polls: bool,
-    /// Whether it read a resource.
-    reads: bool,
+    view: View,
+    /// What URIs may be in; nothing for methods whose results have none.
+    answer: Option<Answer>,
+    /// Of a resource that was asked for by another URI than its own: both.
+    asked: Option<Asked>,
+}
+
+/// How a resource was asked for.
+pub(crate) struct Asked {
+    /// What the caller said.
+    pub(crate) exposed: String,
+    /// What its upstream calls it.
+    pub(crate) original: String,
 }
 
 impl Caller {
@@ -43,19 +55,53 @@ impl Caller {
         Self {
             request_id: Arc::clone(&call.request_id),
             capabilities: call.meta.capabilities.clone(),
-            polls: call.method == method::TASKS_GET,
-            reads: call.method == method::RESOURCES_READ,
+            view: call.view.clone(),
+            answer: match call.method.as_str() {
+                method::TOOLS_CALL => Some(Answer::Call),
+                method::PROMPTS_GET => Some(Answer::Prompt),
+                method::RESOURCES_READ => Some(Answer::Contents),
+                method::TASKS_GET => Some(Answer::Task),
+                _ => None,
+            },
+            asked: None,
         }
+    }
+
+    /// The same, which used another URI than the resource's own.
+    pub(crate) fn asked(mut self, asked: Asked) -> Self {
+        self.asked = (asked.exposed != asked.original).then_some(asked);
+        self
+    }
+
+    /// The same for a call that can never become a task.
+    pub(crate) fn without_tasks(mut self) -> Self {
+        self.capabilities = self.capabilities.without_tasks();
+        self
+    }
+
+    /// Whether it asked how a task is.
+    fn polls(&self) -> bool {
+        self.answer == Some(Answer::Task)
+    }
+
+    /// Whether it read a resource.
+    fn reads(&self) -> bool {
+        self.answer == Some(Answer::Contents)
     }
 }
 
 /// An answer of `member` to a call.
-pub(crate) fn from(reply: Reply, member: &Arc<Member>, caller: Caller) -> Result<Reply, CallError> {
-    let member = Arc::clone(member);
-    reply.map_end(move |end| Ok(finish(end, &member, &caller)))
+pub(crate) fn from(
+    reply: Reply,
+    member: &Arc<Member>,
+    caller: Caller,
+    hub: &Arc<Hub>,
+) -> Result<Reply, CallError> {
+    let (member, hub) = (Arc::clone(member), Arc::clone(hub));
+    reply.map_end(move |end| Ok(finish(end, &member, &caller, &hub)))
 }
 
-fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
+fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
     if let Some(refused) = refused(&end, member, caller) {
         return End::Error(refused);
     }
@@ -64,14 +110,32 @@ fn finish(mut end: End, member: &Member, caller: &Caller) -> End {
     }
     if let End::Complete(result) = &mut end {
         ensure_complete(result);
-        if caller.reads {
+        if caller.reads() {
             ensure_freshness(result);
         }
+        lead_back(result, member, caller, hub);
     }
     if let Some(result) = end.result_mut() {
         own::sign_of(result, member);
     }
     end
+}
+
+/// Sees to it that URIs lead back to whom they come from: qualifies those that would not. The
+/// resource that was asked for is called what the caller called it.
+fn lead_back(result: &mut Object, member: &Member, caller: &Caller, hub: &Hub) {
+    let Some(answer) = caller.answer else { return };
+    let catalog = hub.catalog();
+    let misleads = catalog.may_mislead(&caller.view, &member.name);
+    let asked = caller.asked.as_ref();
+    if !misleads && asked.is_none() {
+        return;
+    }
+    links::replace(result, answer, &mut |uri| match asked {
+        Some(asked) if asked.original == uri => Some(asked.exposed.clone()),
+        _ if misleads => catalog.qualified(&caller.view, &member.name, uri),
+        _ => None,
+    });
 }
 
 /// An error under the code that it has since the extension's last draft.
@@ -89,7 +153,7 @@ fn refused(end: &End, member: &Member, caller: &Caller) -> Option<ErrorObject> {
     let result = match end {
         End::InputRequired(result) => result,
         // It alone is complete and has questions all the same.
-        End::Complete(result) if caller.polls => result,
+        End::Complete(result) if caller.polls() => result,
         End::Complete(_) | End::Task(_) | End::Error(_) => return None,
     };
     let requests = result.get(INPUT_REQUESTS)?;

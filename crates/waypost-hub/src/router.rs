@@ -15,7 +15,7 @@ use crate::call::{Call, CallHeaders};
 use crate::catalog::entry::{Entry, Kind};
 use crate::catalog::{Missing, list};
 use crate::error::{CallError, Kind as ErrorKind};
-use crate::finish::{self, Caller};
+use crate::finish::{self, Asked, Caller};
 use crate::forward;
 use crate::hop;
 use crate::hub::{Hub, is_unknown};
@@ -104,7 +104,7 @@ impl Hub {
             }
         })
         .await?;
-        finish::from(reply, &member, caller)
+        finish::from(reply, &member, caller, &self)
     }
 
     /// Repeats arguments in headers as the tool's schema wants it now.
@@ -145,7 +145,11 @@ impl Hub {
             Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
         };
         call.params.set("uri", Raw::string(&original));
-        Box::pin(self.forward(&member, call, None)).await
+        let caller = Caller::of(&call).asked(Asked {
+            exposed: uri,
+            original,
+        });
+        Box::pin(self.forward_for(caller, &member, call, None)).await
     }
 
     async fn complete(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
@@ -201,7 +205,7 @@ impl Hub {
         let catalog = self.catalog();
         let (reply, member) = self.desk.tasks_method(&catalog, call, send).await?;
         match member {
-            Some(member) => finish::from(reply, &member, caller),
+            Some(member) => finish::from(reply, &member, caller, &self),
             None => Ok(reply),
         }
     }
@@ -254,12 +258,23 @@ impl Hub {
     async fn forward(
         self: &Arc<Self>,
         member: &Arc<Member>,
+        call: Call,
+        target: Option<&str>,
+    ) -> Result<Reply, CallError> {
+        let caller = Caller::of(&call);
+        Box::pin(self.forward_for(caller, member, call, target)).await
+    }
+
+    async fn forward_for(
+        self: &Arc<Self>,
+        caller: Caller,
+        member: &Arc<Member>,
         mut call: Call,
         target: Option<&str>,
     ) -> Result<Reply, CallError> {
+        let caller = caller.without_tasks();
         call.meta.capabilities = call.meta.capabilities.without_tasks();
         call.headers = CallHeaders::default();
-        let caller = Caller::of(&call);
         let target = target.map(str::to_owned);
         let reply = hop::send(self, member, Box::new(call), |call| {
             let (hub, member, target) = (Arc::clone(self), Arc::clone(member), target.clone());
@@ -273,7 +288,7 @@ impl Hub {
             }
         })
         .await?;
-        finish::from(reply, member, caller)
+        finish::from(reply, member, caller, self)
     }
 
     /// What the view shows under `name`. A name that may belong to an upstream which is still

@@ -15,6 +15,7 @@ pub mod header;
 pub mod id;
 pub mod level;
 pub mod line;
+pub mod links;
 pub mod message;
 pub mod meta;
 pub mod method;

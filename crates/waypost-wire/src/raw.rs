@@ -97,6 +97,33 @@ impl Raw {
         Self(out.into())
     }
 
+    /// The same with other values in place of parts of it, which were read from it; every other
+    /// byte stays. What is no part of it, or overlaps the one before, is passed over.
+    #[must_use]
+    pub fn with_parts(&self, changed: &[(Self, Self)]) -> Self {
+        let start = self.0.as_ptr().addr();
+        let mut parts: Vec<(usize, usize, &Self)> = changed
+            .iter()
+            .filter_map(|(old, new)| {
+                let at = old.0.as_ptr().addr().checked_sub(start)?;
+                Some((at, at.checked_add(old.0.len())?, new))
+            })
+            .collect();
+        parts.sort_by_key(|(at, _, _)| *at);
+        let added: usize = parts.iter().map(|(_, _, new)| new.0.len()).sum();
+        let mut out = Vec::with_capacity(self.0.len() + added);
+        let mut done = 0;
+        for (at, end, new) in parts {
+            if let Some(before) = self.0.get(done..at).filter(|_| end <= self.0.len()) {
+                out.extend_from_slice(before);
+                out.extend_from_slice(new.as_bytes());
+                done = end;
+            }
+        }
+        out.extend_from_slice(self.0.get(done..).unwrap_or_default());
+        Self(out.into())
+    }
+
     /// The JSON text.
     pub fn as_bytes(&self) -> &Bytes {
         &self.0
@@ -272,6 +299,23 @@ mod tests {
         assert_eq!(with(r#"{ "z":1 }"#, "q\"").unwrap(), added);
         assert_eq!(with("{ }", "a").unwrap(), r#"{ "a":"new"}"#);
         assert!(with("[1]", "a").is_err() && with(r#"{"a":1,"a":2}"#, "a").is_err());
+    }
+
+    #[test]
+    fn only_the_parts_that_change_become_others() {
+        let parse = |text: &str| Raw::parse(&Bytes::from(text.to_owned())).unwrap();
+        let whole = parse(r#"[ 1.0, "b" ,[2e1]]"#);
+        let parts = whole.as_array().unwrap();
+        let (new, foreign) = (parse("\"longer\""), parse("3"));
+        let changed = [
+            (parts[2].clone(), foreign.clone()),
+            (parts[1].clone(), new.clone()),
+            (parts[2].as_array().unwrap()[0].clone(), new.clone()),
+            (foreign, new),
+        ];
+        let text = whole.with_parts(&changed);
+        assert_eq!(text.text(), r#"[ 1.0, "longer" ,3]"#);
+        assert_eq!(whole.with_parts(&[]), whole);
     }
 
     #[test]

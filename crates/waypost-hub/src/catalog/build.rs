@@ -9,6 +9,7 @@ use waypost_wire::text::{NAME, clip};
 
 use super::endpoint;
 use super::entry::{Definition, Entry, Kind};
+use super::links::Links;
 use super::read::Reading;
 use super::rules::Rules;
 use super::table::{Shelf, Table};
@@ -81,6 +82,7 @@ pub fn build(
         let endpoint = endpoint::build(rules, naming, &catalog, before, &mut claims);
         catalog.add(endpoint);
     }
+    catalog.links = Links::new(members, &catalog.endpoints);
     Built { catalog, claims }
 }
 
