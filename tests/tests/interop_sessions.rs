@@ -3,6 +3,7 @@
 
 use serde_json::json;
 use tokio::process::Command;
+use waypost_testkit::client::Client;
 use waypost_testkit::demo::{demo_everything, demo_tasks, legacy_everything, legacy_tasks, tasks};
 use waypost_testkit::kit::legacy::{Options, Transport};
 use waypost_testkit::run::ANY_PORT;
@@ -168,5 +169,40 @@ async fn rmcp_serves_sessions_behind_waypost() -> anyhow::Result<()> {
             assert!(slow.text()?.contains("short"), "{era}: {slow:?}");
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn r30_links_of_two_real_servers_lead_back_to_the_one_that_made_them() -> anyhow::Result<()> {
+    let interop = Interop::find()?;
+    let server = interop.package("@modelcontextprotocol/server-everything/dist/index.js");
+    let upstreams = ["a", "b"].map(|name| interop.stdio_upstream(name, &server, &["stdio"]));
+    let gateway = Gateway::start(&upstreams.join("\n")).await?;
+    let client = Client::new(&gateway.url);
+    for name in ["a", "b"] {
+        let tool = format!("{name}_get-resource-links");
+        let said = client.tool(&tool, json!({ "count": 4 })).await?;
+        let links = said.result()["content"].as_array().cloned();
+        let links = links.unwrap_or_default();
+        let uris: Vec<&str> = links
+            .iter()
+            .filter_map(|link| link["uri"].as_str())
+            .collect();
+        assert_eq!(uris.len(), 4, "{}", said.answer);
+        for uri in uris {
+            // Both have the templates, so only the long form says whose it is.
+            assert!(uri.starts_with(&format!("{name}+demo://")), "{uri}");
+            let read = client.call("resources/read", json!({ "uri": uri })).await?;
+            let contents = &read.result()["contents"][0];
+            assert_eq!(contents["uri"], uri, "{}", read.answer);
+        }
+    }
+    let read = json!({ "uri": "demo://resource/dynamic/text/1" });
+    let refused = client.call("resources/read", read).await?;
+    let text = refused.answer["error"]["message"].to_string();
+    assert!(
+        text.contains("`a+demo://") && text.contains("`b+demo://"),
+        "{text}"
+    );
     Ok(())
 }

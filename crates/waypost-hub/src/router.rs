@@ -22,9 +22,13 @@ use crate::hub::{Hub, is_unknown};
 use crate::listen;
 use crate::member::Member;
 use crate::meta;
+use crate::naming;
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
 use crate::{carry, discover};
+
+/// So many ways out of an ambiguity are told in words; all are in the error's data.
+const WAYS: usize = 8;
 
 impl Hub {
     /// Answers a call: from memory, or by one upstream or several.
@@ -369,21 +373,30 @@ fn method_not_found(method: &str) -> Reply {
 }
 
 fn no_resource(uri: &str, missing: &Missing) -> ErrorObject {
-    let message = match missing {
-        Missing::Unknown => format!("no upstream has the resource `{}`", clip(uri, NAME)),
-        Missing::Ambiguous(names) => format!(
-            "several upstreams could have the resource `{}`: hint: read `<upstream>+<uri>` with one of {}",
-            clip(uri, NAME),
-            names
-                .iter()
-                .map(|n| format!("`{n}`"))
-                .collect::<Vec<_>>()
-                .join(", ")
+    let said = clip(uri, NAME);
+    let (message, data) = match missing {
+        Missing::Unknown => (
+            format!("no upstream has the resource `{said}`"),
+            serde_json::json!({ "uri": uri }),
         ),
+        Missing::Ambiguous(names) => {
+            let forms = names.iter().map(|name| naming::qualified_uri(name, uri));
+            let forms: Vec<String> = forms.collect();
+            let ways = forms.iter().take(WAYS);
+            let ways: Vec<_> = ways.map(|form| format!("`{}`", clip(form, NAME))).collect();
+            let more = if forms.len() > WAYS {
+                ", or another"
+            } else {
+                ""
+            };
+            (
+                format!(
+                    "several upstreams could have the resource `{said}`: hint: name one with {}{more}",
+                    ways.join(" or ")
+                ),
+                serde_json::json!({ "uri": uri, "candidates": forms }),
+            )
+        }
     };
-    ErrorObject::with_data(
-        code::INVALID_PARAMS,
-        &message,
-        &serde_json::json!({ "uri": uri }),
-    )
+    ErrorObject::with_data(code::INVALID_PARAMS, &message, &data)
 }

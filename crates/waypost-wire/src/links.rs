@@ -89,11 +89,12 @@ fn replace_in(
     }
 }
 
-/// Whether one of the keys may be in there: they all end alike. Keys that are spelled with escapes
-/// are rare, but text with escapes is not.
+/// Whether one of the keys may be in there: they all end alike, however those two letters are
+/// spelled.
 fn may_hold(raw: &Raw) -> bool {
     let bytes = raw.as_bytes();
-    memmem::find(bytes, b"ri\"").is_some() || memmem::find(bytes, b"\\u00").is_some()
+    let endings: [&[u8]; 3] = [b"ri\"", b"\\u0072", b"\\u0069"];
+    endings.iter().any(|end| memmem::find(bytes, end).is_some())
 }
 
 fn blocks(content: &Raw, found: &mut Vec<Raw>) {
@@ -178,11 +179,12 @@ mod tests {
             r#"{"content":[ {"type":"resource_link", "uri":"x:1" ,"name":"x:2","size":1.0} , {"type":"text","text":"x:\"uri\""},{"uri":"x:\"","type":"resource_link"},{"type":"resource","resource":{ "uri" : "x:4", "text":"uri" }, "uri":"x:"},{"type":"resource_link","uri":"y:1"}],"structuredContent":{"uri":"x:5"},"_meta":{"ui":{"resourceUri":"x:6", "csp":[ ]},"ui/resourceUri":"x:6","uri":"x:7"}}"#,
             r#"{"content":[ {"type":"resource_link", "uri":"a+x:1" ,"name":"x:2","size":1.0} , {"type":"text","text":"x:\"uri\""},{"uri":"a+x:\"","type":"resource_link"},{"type":"resource","resource":{ "uri" : "a+x:4", "text":"uri" }, "uri":"x:"},{"type":"resource_link","uri":"y:1"}],"structuredContent":{"uri":"x:5"},"_meta":{"ui":{"resourceUri":"a+x:6", "csp":[ ]},"ui/resourceUri":"a+x:6","uri":"x:7"}}"#,
         );
-        check(
-            Answer::Call,
-            r#"{"content":[{"type":"resource_link","\u0075r\u0069":"\u0078:1"}]}"#,
-            r#"{"content":[{"type":"resource_link","\u0075r\u0069":"a+x:1"}]}"#,
-        );
+        for key in ["\\u0075r\\u0069", "u\\u0072i", "\\u0075ri"] {
+            let with = |uri: &str| {
+                format!(r#"{{"content":[{{"type":"resource_link","{key}":"{uri}"}}]}}"#)
+            };
+            check(Answer::Call, &with("\\u0078:1"), &with("a+x:1"));
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use waypost_testkit::client::Client;
 use waypost_testkit::demo::{demo_everything, demo_tasks};
 use waypost_testkit::misbehave::header_mismatch_once::header_mismatch_once;
 use waypost_testkit::misbehave::legacy_only::{Sdk, legacy_only};
-use waypost_testkit::run::ANY_PORT;
+use waypost_testkit::run::{ANY_PORT, Running};
 use waypost_tests::gateway::Gateway;
 
 use crate::fake::{Fake, text, tool, tools};
@@ -160,6 +160,41 @@ async fn r30_a_uri_that_two_servers_have_leads_to_the_first_and_the_others_own_f
         );
     }
     assert_eq!(one.seen().count("resources/read"), 1);
+}
+
+#[tokio::test]
+async fn r30_a_uri_in_an_answer_leads_back_to_the_server_that_said_it() {
+    let (one, two) = (
+        demo_everything(ANY_PORT).await.unwrap(),
+        demo_everything(ANY_PORT).await.unwrap(),
+    );
+    let upstreams = format!("a: {{ url: '{}' }}\nb: {{ url: '{}' }}", one.url, two.url);
+    let gateway = Gateway::start(&upstreams).await.unwrap();
+    let client = Client::new(&gateway.url);
+    // The others are the server's own alone.
+    let alone = Client::new(&format!("{}/b", gateway.url));
+    for (client, uri) in [
+        (&client, "b+test://embedded-resource"),
+        (&alone, "test://embedded-resource"),
+    ] {
+        let said = client.tool("b_test_embedded_resource", json!({}));
+        let said = said.await.unwrap();
+        let resource = &said.result()["content"][0]["resource"];
+        assert_eq!(resource["uri"], uri, "{}", said.answer);
+        let read = client.call("resources/read", json!({ "uri": uri }));
+        let read = read.await.unwrap();
+        assert_eq!(read.result()["contents"][0]["uri"], uri, "{}", read.answer);
+    }
+    let first = client.tool("a_test_embedded_resource", json!({}));
+    let first = first.await.unwrap();
+    let resource = &first.result()["content"][0]["resource"];
+    assert!(resource["uri"].is_string(), "{}", first.answer);
+    client
+        .call("resources/read", json!({ "uri": resource["uri"] }))
+        .await
+        .unwrap();
+    let reads = |server: &Running| server.seen().count("resources/read");
+    assert_eq!((reads(&one), reads(&two)), (1, 2));
 }
 
 #[tokio::test]

@@ -353,10 +353,11 @@ async fn r30_a_resource_is_read_from_its_owner_and_never_from_another() {
         (unknown["code"].clone(), unknown["data"]["uri"].clone()),
         (json!(-32602), json!("other://thing"))
     );
-    assert!(
-        unknown["message"].as_str().unwrap().contains("`a`, `b`"),
-        "{unknown}"
-    );
+    let message = unknown["message"].as_str().unwrap();
+    let ways = "hint: name one with `a+other://thing` or `b+other://thing`";
+    assert!(message.contains(ways), "{unknown}");
+    let candidates = json!(["a+other://thing", "b+other://thing"]);
+    assert_eq!(unknown["data"]["candidates"], candidates);
 }
 
 #[tokio::test(start_paused = true)]
