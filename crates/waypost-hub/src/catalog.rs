@@ -16,6 +16,7 @@ mod read;
 pub mod rules;
 pub(crate) mod shaping;
 mod sieve;
+pub mod sound;
 pub mod table;
 pub(crate) mod template;
 
@@ -391,14 +392,20 @@ impl Catalog {
         self.readings.get(&key).map(|reading| &reading.held)
     }
 
+    /// Whose templates stand for a URI; where none does, whose begin like it. Servers differ in
+    /// what they let a variable be, so the second is a guess, but no other would know it better.
     fn template_owners(&self, view: &View, uri: &str) -> Vec<Arc<Member>> {
         let scope = self.scope(view);
-        let mut owners: Vec<Arc<Member>> = Vec::new();
-        let shown = self.templates.entries();
-        for entry in shown.filter(|e| scope.shows(&e.member.name)) {
+        let begins = |entry: &&Arc<Entry>| {
             let literal = template::beginning(&entry.original);
-            let matches = !literal.is_empty() && uri.starts_with(literal);
-            if matches && !owners.iter().any(|m| Arc::ptr_eq(m, &entry.member)) {
+            !literal.is_empty() && uri.starts_with(literal) && scope.shows(&entry.member.name)
+        };
+        let begin: Vec<_> = self.templates.entries().filter(begins).collect();
+        let stand = |entry: &&&Arc<Entry>| template::stands_for(&entry.original, uri);
+        let any = begin.iter().any(|entry| stand(&entry));
+        let mut owners: Vec<Arc<Member>> = Vec::new();
+        for entry in begin.iter().filter(|entry| !any || stand(entry)) {
+            if !owners.iter().any(|m| Arc::ptr_eq(m, &entry.member)) {
                 owners.push(Arc::clone(&entry.member));
             }
         }

@@ -55,6 +55,33 @@ impl SubscriptionRefused<'_> {
     }
 }
 
+/// A list was looked at for what clients cannot be shown.
+#[derive(Debug)]
+pub struct DefinitionsRefused<'a> {
+    /// The upstream's name.
+    pub upstream: &'a str,
+    /// What the list is of.
+    pub kind: &'static str,
+    /// How many of them are left out; each is logged by whoever makes the catalogue.
+    pub count: u32,
+}
+
+impl DefinitionsRefused<'_> {
+    /// Sets the metric of this event; nothing else does.
+    pub fn emit(&self) {
+        let Self {
+            upstream,
+            kind,
+            count,
+        } = self;
+        metrics::gauge!(
+            "waypost_upstream_refused_definitions",
+            "upstream" => (*upstream).to_owned(), "kind" => *kind
+        )
+        .set(*count);
+    }
+}
+
 /// A call left the gateway for an upstream and came back, or did not.
 #[derive(Debug)]
 pub struct CallFinished<'a> {

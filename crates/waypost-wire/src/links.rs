@@ -53,18 +53,13 @@ pub fn replace(
     replace_in(result, META, meta, change);
 }
 
-/// The URI in the `_meta` of a tool's definition or of a result; each spelling of the member once.
-pub fn ui_uris(meta_of: &Object) -> Vec<Raw> {
+/// The URIs in the `_meta` of a definition, as a tool has one that is shown with a resource.
+pub fn ui_uris(definition: &Object) -> Vec<Raw> {
     let mut found = Vec::new();
-    if let Some(raw) = meta_of.get(META).filter(|raw| may_hold(raw)) {
+    if let Some(raw) = definition.get(META).filter(|raw| may_hold(raw)) {
         meta(raw, &mut found);
     }
     found
-}
-
-/// Replaces the URI in the `_meta` of a tool's definition.
-pub fn replace_ui(definition: &mut Object, change: &mut dyn FnMut(&str) -> Option<String>) {
-    replace_in(definition, META, meta, change);
 }
 
 fn replace_in(

@@ -101,23 +101,17 @@ impl Raw {
     /// byte stays. What is no part of it, or overlaps the one before, is passed over.
     #[must_use]
     pub fn with_parts(&self, changed: &[(Self, Self)]) -> Self {
-        let start = self.0.as_ptr().addr();
-        let mut parts: Vec<(usize, usize, &Self)> = changed
-            .iter()
-            .filter_map(|(old, new)| {
-                let at = old.0.as_ptr().addr().checked_sub(start)?;
-                Some((at, at.checked_add(old.0.len())?, new))
-            })
-            .collect();
-        parts.sort_by_key(|(at, _, _)| *at);
-        let added: usize = parts.iter().map(|(_, _, new)| new.0.len()).sum();
+        let part = |(old, new): &'_ (Self, Self)| Some((self.range_of(old)?, new.clone()));
+        let mut parts: Vec<(Range<usize>, Self)> = changed.iter().filter_map(part).collect();
+        parts.sort_by_key(|(range, _)| range.start);
+        let added: usize = parts.iter().map(|(_, new)| new.0.len()).sum();
         let mut out = Vec::with_capacity(self.0.len() + added);
         let mut done = 0;
-        for (at, end, new) in parts {
-            if let Some(before) = self.0.get(done..at).filter(|_| end <= self.0.len()) {
+        for (range, new) in parts {
+            if let Some(before) = self.0.get(done..range.start) {
                 out.extend_from_slice(before);
-                out.extend_from_slice(new.as_bytes());
-                done = end;
+                out.extend_from_slice(&new.0);
+                done = range.end;
             }
         }
         out.extend_from_slice(self.0.get(done..).unwrap_or_default());

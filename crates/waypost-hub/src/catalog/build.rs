@@ -14,6 +14,7 @@ use super::read::Reading;
 use super::rules::Rules;
 use super::table::{Shelf, Table};
 use super::{Catalog, Readings};
+use crate::call::View;
 use crate::member::Member;
 use crate::naming;
 use crate::status::State;
@@ -54,30 +55,31 @@ pub fn build(
 ) -> Built {
     let mut warnings = Vec::new();
     let mut claims = Claims::new();
-    let readings = read(members, before);
-    let mut table = |kind| {
+    let mut catalog = Catalog {
+        discovery: before.discovery,
+        readings: read(members, before),
+        ..Catalog::of(members.to_vec(), before.page_size)
+    };
+    let mut table = |kind, whole: &Catalog| {
         let shelves = Builder {
             kind,
             naming,
-            members,
+            whole,
             rules: None,
             before: before.table(kind),
             warnings: &mut warnings,
             claims: &mut claims,
         }
-        .shelves(&readings);
+        .shelves();
         Table::of_known(shelves, [before.table(kind)])
     };
-    let mut catalog = Catalog {
-        tools: table(Kind::Tool),
-        prompts: table(Kind::Prompt),
-        resources: table(Kind::Resource),
-        templates: table(Kind::Template),
-        discovery: before.discovery,
-        ..Catalog::of(members.to_vec(), before.page_size)
-    };
+    // Tools may be shown with resources, so it has to be known whose those are.
+    catalog.resources = table(Kind::Resource, &catalog);
+    catalog.templates = table(Kind::Template, &catalog);
+    catalog.links = Links::new(members, &[]);
+    catalog.tools = table(Kind::Tool, &catalog);
+    catalog.prompts = table(Kind::Prompt, &catalog);
     catalog.warnings = warnings;
-    catalog.readings = readings;
     for rules in rules {
         let endpoint = endpoint::build(rules, naming, &catalog, before, &mut claims);
         catalog.add(endpoint);
@@ -103,7 +105,8 @@ fn read(members: &[Arc<Member>], before: &Catalog) -> Readings {
 pub(super) struct Builder<'a> {
     pub(super) kind: Kind,
     pub(super) naming: &'a Naming,
-    pub(super) members: &'a [Arc<Member>],
+    /// What all upstreams have, as far as it is made.
+    pub(super) whole: &'a Catalog,
     /// Of the endpoint whose own names these are; `None` makes those of `/mcp`.
     pub(super) rules: Option<&'a Rules>,
     pub(super) before: &'a Table,
@@ -124,9 +127,10 @@ struct Wish<'a> {
 
 impl Builder<'_> {
     /// What each upstream shows, in the order of the file.
-    pub(super) fn shelves(&mut self, readings: &Readings) -> Vec<Arc<Shelf>> {
-        let of = |member: &Arc<Member>| readings.get(&(self.kind, Arc::clone(&member.name)));
-        let readings: Vec<_> = self.members.iter().filter_map(of).collect();
+    pub(super) fn shelves(&mut self) -> Vec<Arc<Shelf>> {
+        let whole = self.whole;
+        let of = |member: &Arc<Member>| whole.readings.get(&(self.kind, Arc::clone(&member.name)));
+        let readings: Vec<_> = whole.members.iter().filter_map(of).collect();
         if self.rules.is_none() {
             let dropped = readings.iter().flat_map(|reading| &reading.dropped);
             self.warnings.extend(dropped.cloned());
@@ -212,7 +216,9 @@ impl Builder<'_> {
         } = named.first()?.0;
         let is_as_before = |shelf: &&Arc<Shelf>| {
             let same = |(entry, (wish, name)): (&Arc<Entry>, &(&Wish<'_>, String))| {
-                *entry.exposed == **name && entry.original == wish.definition.original
+                *entry.exposed == **name
+                    && entry.original == wish.definition.original
+                    && entry.ui == self.ui(wish)
             };
             shelf.is_made_of(reading)
                 && shelf.entries().len() == named.len()
@@ -224,16 +230,30 @@ impl Builder<'_> {
         }
         let made = named
             .iter()
-            .map(|(wish, name)| wish.definition.named(self.kind, name));
+            .map(|(wish, name)| wish.definition.named(self.kind, name, &self.ui(wish)));
         let made: Vec<Raw> = made.collect();
         let text = Raw::array(&made);
         // Parts of the one text, so that there are no two.
         let parts = text.as_array().unwrap_or(made);
         let entries = named.iter().zip(parts).map(|((wish, name), definition)| {
-            Arc::new(wish.definition.entry(member, name, definition))
+            let entry = wish.definition.entry(member, name, definition);
+            Arc::new(entry.with_ui(self.ui(wish)))
         });
         let shelf = Shelf::sorted(member, entries.collect(), text);
         Some(Arc::new(shelf.made_of(reading)))
+    }
+
+    /// Of the resources that a tool is shown with those that lead to another upstream, each with
+    /// the form that leads back.
+    fn ui(&self, wish: &Wish<'_>) -> Vec<(Raw, Raw)> {
+        let upstream = &wish.member.name;
+        let qualified = |uri: &Raw| {
+            let qualified = self.whole.qualified(&View::All, upstream, &uri.as_str()?)?;
+            Some((uri.clone(), Raw::string(&qualified)))
+        };
+        let uris = wish.definition.ui.iter();
+        let is_mixed = self.whole.may_mislead(&View::All, upstream);
+        uris.filter(|_| is_mixed).filter_map(qualified).collect()
     }
 
     /// One upstream's definitions, in order.
@@ -273,7 +293,7 @@ impl Builder<'_> {
     }
 
     fn is_qualified(&self, uri: &str) -> bool {
-        naming::split_uri(uri).is_some_and(|(name, _)| super::named(self.members, name).is_some())
+        naming::split_uri(uri).is_some_and(|(name, _)| self.whole.member(name).is_some())
     }
 
     /// Which upstream gets each wished name; nobody (`None`) where the policy is `error` and

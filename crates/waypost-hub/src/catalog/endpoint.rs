@@ -121,13 +121,13 @@ pub(super) fn build(
             let mut builder = Builder {
                 kind,
                 naming,
-                members: &catalog.members,
+                whole: catalog,
                 rules: Some(rules),
                 before: live,
                 warnings: &mut warnings,
                 claims,
             };
-            let table = Table::of_known(builder.shelves(&catalog.readings), [live]);
+            let table = Table::of_known(builder.shelves(), [live]);
             let warnings = warnings.into_iter();
             let said = warnings.map(|w| format!("upstream `{}`: {}", w.upstream, w.text));
             endpoint.warnings.extend(said);

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use waypost_wire::links;
 use waypost_wire::meta::{META, ORIGINAL_NAME};
 use waypost_wire::method;
+use waypost_wire::object::Object;
 use waypost_wire::param::{self, BadAnnotation, ParamHeader};
 use waypost_wire::raw::Raw;
 
 use super::arguments::Arguments;
 use super::shaping::One;
+use super::sound::{Shape, sound};
 use crate::member::Member;
 use crate::registry::{Catalogue, Listing};
 
@@ -135,6 +138,9 @@ pub struct Entry {
     pub renamed: Option<Arc<str>>,
     /// What of its arguments is not the caller's to give; `None` is nothing.
     pub arguments: Option<Arc<Arguments>>,
+    /// URIs of resources that it is shown with, as its server and as clients know them, where that
+    /// is not the same; both JSON text.
+    pub ui: Vec<(Raw, Raw)>,
 }
 
 /// A definition that is not shown, and why.
@@ -146,6 +152,17 @@ pub enum Rejected {
         /// The one that should be a string: see [`Kind::name_member`].
         member: &'static str,
     },
+    /// A member that is missing or something else than the protocol says.
+    #[error("its `{member}` is no {}", shape.word())]
+    Shape {
+        /// The member.
+        member: &'static str,
+        /// What it has to be.
+        shape: Shape,
+    },
+    /// A tool that wants its arguments to be something else than an object.
+    #[error("its `inputSchema` is not of the type `object`")]
+    Arguments,
     /// No object, or one with a key twice.
     #[error("its definition is not readable: {0}")]
     Unreadable(#[from] waypost_wire::error::Malformed),
@@ -172,11 +189,14 @@ pub(super) struct Definition {
     params: Arc<[ParamHeader]>,
     pub(super) renamed: Option<Arc<str>>,
     arguments: Option<Arc<Arguments>>,
+    /// URIs of the resources that it is shown with, parts of its text.
+    pub(super) ui: Vec<Raw>,
 }
 
 impl Definition {
     /// Reads a definition.
     pub(super) fn read(kind: Kind, raw: &Raw) -> Result<Self, Rejected> {
+        let raw = &sound(kind, raw, &raw.as_object()?)?;
         let object = raw.as_object()?;
         let member = kind.name_member();
         let original = object.string(member).ok_or(Rejected::Unnamed { member })?;
@@ -189,6 +209,7 @@ impl Definition {
         Ok(Self {
             original: original.into(),
             raw: raw.clone(),
+            ui: ui(kind, &object),
             params: params.into(),
             renamed: None,
             arguments: None,
@@ -199,6 +220,7 @@ impl Definition {
     pub(super) fn shaped(mut self, one: &One) -> Result<Self, Rejected> {
         if one.changes() {
             self.raw = one.shape(&self.raw)?;
+            self.ui = ui(Kind::Tool, &self.raw.as_object()?);
         }
         self.renamed = one.name.as_deref().map(Into::into);
         let arguments = one.arguments();
@@ -211,14 +233,19 @@ impl Definition {
         self.renamed.as_deref().unwrap_or(&self.original)
     }
 
-    /// The definition under the name that clients will use. Nothing but the name changes; the
-    /// original one is kept in `_meta`.
-    pub(super) fn named(&self, kind: Kind, name: &str) -> Raw {
+    /// The definition under the name that clients will use. Nothing but the name changes, and the
+    /// resources in `ui`; the original name is kept in `_meta`.
+    pub(super) fn named(&self, kind: Kind, name: &str, ui: &[(Raw, Raw)]) -> Raw {
+        let raw = if ui.is_empty() {
+            self.raw.clone()
+        } else {
+            self.raw.with_parts(ui)
+        };
         if *name == *self.original {
-            return self.raw.clone();
+            return raw;
         }
         // It could be read once, so it can be again.
-        let mut object = self.raw.as_object().unwrap_or_default();
+        let mut object = raw.as_object().unwrap_or_default();
         object.set(kind.name_member(), Raw::string(name));
         let meta = object.get(META).and_then(|raw| raw.as_object().ok());
         let mut meta = meta.unwrap_or_default();
@@ -242,11 +269,25 @@ impl Definition {
             params: Arc::clone(&self.params),
             renamed: self.renamed.clone(),
             arguments: self.arguments.clone(),
+            ui: Vec::new(),
         }
     }
 }
 
+fn ui(kind: Kind, definition: &Object) -> Vec<Raw> {
+    match kind {
+        Kind::Tool => links::ui_uris(definition),
+        Kind::Prompt | Kind::Resource | Kind::Template => Vec::new(),
+    }
+}
+
 impl Entry {
+    /// The same, which is shown with these resources.
+    pub(super) fn with_ui(mut self, ui: Vec<(Raw, Raw)>) -> Self {
+        self.ui = ui;
+        self
+    }
+
     /// Those of its header parameters that callers see.
     pub(crate) fn seen_params(&self) -> &[ParamHeader] {
         let own = self.arguments.as_ref();

@@ -10,6 +10,7 @@ use super::globs::Globs;
 use super::patterns;
 use super::sieve::{Held, Sieve};
 use super::template::{self, Stance};
+use crate::event::DefinitionsRefused;
 use crate::member::Member;
 use crate::pins::Pinned;
 use crate::registry::Learned;
@@ -76,11 +77,13 @@ impl Reading {
         dropped.extend(patterns::unmatched(member, kind, &learned));
         let pinned = member.pinned();
         let mut sieve = Sieve::new(member, kind, pinned.as_deref());
+        let mut refused = 0_u32;
         for raw in items {
             let read = Definition::read(kind, raw);
             match read.and_then(|definition| sieve.pass(raw, definition)) {
                 Ok(definition) => definitions.extend(definition),
                 Err(why) => {
+                    refused += 1;
                     let object = raw.as_object().ok();
                     let name = object.and_then(|o| o.string(kind.name_member()));
                     let name = name.unwrap_or_else(|| "?".to_owned());
@@ -92,6 +95,12 @@ impl Reading {
                 }
             }
         }
+        DefinitionsRefused {
+            upstream: &member.name,
+            kind: kind.word(),
+            count: refused,
+        }
+        .emit();
         // Stable, so that of two with one name it is always the same that is shown.
         definitions.sort_by(|a, b| a.original.cmp(&b.original));
         definitions.dedup_by(|second, first| {

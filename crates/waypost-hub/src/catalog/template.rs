@@ -42,7 +42,7 @@ fn may_be(template: &str, uri: &str) -> bool {
 }
 
 /// Whether a URI is what a template stands for. A plain `{name}` is some text within one segment.
-fn stands_for(template: &str, uri: &str) -> bool {
+pub(super) fn stands_for(template: &str, uri: &str) -> bool {
     let operators = ['+', '#', '.', '/', ';', '?', '&'];
     walk(template, uri, |expression, text| {
         expression.starts_with(operators) || !(text.is_empty() || text.contains(['/', '?', '#']))

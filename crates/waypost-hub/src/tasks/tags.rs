@@ -139,6 +139,7 @@ mod tests {
                 params: [].into(),
                 renamed: None,
                 arguments: None,
+                ui: Vec::new(),
             })
         });
         Arc::new(Catalog::default().with_tools(&entries.collect::<Vec<_>>()))

@@ -161,6 +161,7 @@ impl Upstream for Fake {
                 return Err(self.refused());
             }
             let page = self.lists.lock().unwrap().get(&page_key(&call)).cloned();
+            let page = page.map(complete);
             match page {
                 Some(page) => {
                     let takes = *self.lists_take.lock().unwrap();
@@ -185,6 +186,24 @@ impl Upstream for Fake {
         self.closed.store(true, Ordering::SeqCst);
         async {}.boxed()
     }
+}
+
+/// The list with what the protocol wants each of its items to have, so that tests need to say only
+/// what they are about.
+fn complete(mut page: Value) -> Value {
+    for (list, key, value) in [
+        ("tools", "inputSchema", json!({ "type": "object" })),
+        ("resources", "name", json!("r")),
+        ("resourceTemplates", "name", json!("t")),
+    ] {
+        let items = page.get_mut(list).and_then(Value::as_array_mut);
+        for item in items.into_iter().flatten() {
+            if let Some(item) = item.as_object_mut() {
+                item.entry(key).or_insert_with(|| value.clone());
+            }
+        }
+    }
+    page
 }
 
 /// Lists are found by method, further pages by method and cursor.

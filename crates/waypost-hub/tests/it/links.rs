@@ -211,3 +211,150 @@ async fn a_uri_that_a_view_hides_is_not_qualified_for_nothing() {
     let read = at(few, "resources/read", &json!({ "uri": "b+memo:1" }));
     assert_eq!(error(hub.call(read).await).await["code"], -32602);
 }
+
+/// The definitions of a list as they are spelled.
+async fn definitions(hub: &Arc<Hub>, view: View) -> Vec<String> {
+    let list = hub.call(at(view, "tools/list", &json!({}))).await;
+    let End::Complete(list) = list.unwrap().into_end().await.unwrap() else {
+        panic!("no list");
+    };
+    let tools = list.get("tools").unwrap().as_array().unwrap();
+    tools.iter().map(ToString::to_string).collect()
+}
+
+/// A server with a tool that is shown with `ui://app/a`, which its list has or has not.
+fn app(name: &str, is_listed: bool) -> Arc<Fake> {
+    let meta = r#""_meta":{ "ui" : { "resourceUri":"ui://app/a", "visibility":[ "app" ] },"ui/resourceUri":"ui://app/a"}"#;
+    let tool = format!(r#"{{"name":"show","inputSchema":{{"type":"object"}},{meta}}}"#);
+    let list = Raw::array([&Raw::parse(&Bytes::from(tool)).unwrap()]);
+    let resources = if is_listed {
+        json!([{ "uri": "ui://app/a", "name": "a" }])
+    } else {
+        json!([])
+    };
+    let capabilities = json!({ "tools": {}, "resources": {} });
+    let lists = [("resources/list", json!({ "resources": resources }))];
+    let own = name.to_owned();
+    Fake::new(name, capabilities, &lists, move |call| {
+        Ok(match call.method.as_str() {
+            "tools/list" => Reply::complete([("tools", list.clone())].into_iter().collect()),
+            "resources/templates/list" => reply(&json!({ "resourceTemplates": [] })),
+            _ => answer(&own, call),
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn r30_a_tool_that_is_shown_with_a_resource_of_two_servers_names_its_own() {
+    let (a, b, c) = (app("a", true), app("b", true), app("c", false));
+    let names = ["a", "b", "c"];
+    let yaml = format!(
+        "endpoints:\n  own: {{ prefix: 'x_' }}\n{}",
+        upstreams(&names)
+    );
+    let hub = hub(&yaml, &[&a, &b, &c]).await;
+    let meta = |uri: &str| {
+        format!(
+            r#""_meta":{{"ui":{{ "resourceUri":"{uri}", "visibility":[ "app" ] }},"ui/resourceUri":"{uri}","#
+        )
+    };
+    let uris = ["ui://app/a", "ui://b+app/a", "ui://c+app/a"];
+    for view in [View::All, View::Endpoint("own".into())] {
+        let listed = definitions(&hub, view).await;
+        for (definition, uri) in listed.iter().zip(uris) {
+            assert!(definition.contains(&meta(uri)), "{uri}: {definition}");
+        }
+    }
+    for (fake, uri) in [&a, &b, &c].into_iter().zip(uris) {
+        let read = call("resources/read", &json!({ "uri": uri }));
+        let contents = result(hub.call(read).await).await["contents"].clone();
+        assert_eq!((&contents[0]["uri"], fake.seen().len()), (&json!(uri), 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_is_shown_with_its_own_resource_keeps_its_bytes() {
+    let unlisted = app("a", false);
+    let yaml = "upstreams:\n  a: { url: \"http://127.0.0.1:9/mcp\", prefix: '' }\n";
+    let hub = hub(yaml, &[&unlisted]).await;
+    definitions(&hub, View::All).await;
+    let learned = hub.members()[0].learned().unwrap();
+    let received = learned.catalogue.tools.as_ref().unwrap().items[0].clone();
+    assert_eq!(definitions(&hub, View::All).await, [received.to_string()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r30_a_uri_of_two_servers_templates_is_an_error_that_names_both_ways() {
+    let with = |name: &str, templates: &[&str]| {
+        let templates: Vec<Value> = templates
+            .iter()
+            .map(|t| json!({ "uriTemplate": t }))
+            .collect();
+        let lists = [
+            ("resources/list", json!({ "resources": [] })),
+            (
+                "resources/templates/list",
+                json!({ "resourceTemplates": templates }),
+            ),
+        ];
+        let capabilities = json!({ "resources": {}, "completions": {} });
+        let own = name.to_owned();
+        Fake::new(name, capabilities, &lists, move |call| {
+            Ok(answer(&own, call))
+        })
+    };
+    let a = with("a", &["db://{t}/{id}", "log://{day}"]);
+    let b = with("b", &["db://{t}/{id}", "db://{t}", "log://{day}/all"]);
+    let hub = hub(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    let read = |uri: &str| hub.call(call("resources/read", &json!({ "uri": uri })));
+    let refused = error(read("db://users/1").await).await;
+    let candidates = json!(["a+db://users/1", "b+db://users/1"]);
+    assert_eq!(refused["data"]["candidates"], candidates);
+    let message = refused["message"].as_str().unwrap();
+    assert!(
+        message.contains("`a+db://users/1` or `b+db://users/1`"),
+        "{message}"
+    );
+    // What a template stands for is its own although another begins like it; of what none stands
+    // for, both could be asked.
+    for (uri, fake) in [
+        ("db://users", &b),
+        ("log://1", &a),
+        ("log://1/all", &b),
+        ("a+log://1/all", &a),
+    ] {
+        let before = fake.seen().len();
+        result(read(uri).await).await;
+        assert_eq!(fake.seen().len(), before + 1, "{uri}");
+    }
+    let refused = error(read("log://1/2/3").await).await;
+    assert_eq!(refused["data"]["candidates"][1], "b+log://1/2/3");
+
+    // Completion goes to whom a template belongs, by its text as it is listed or in full.
+    let complete = |uri: &str| {
+        let reference = json!({ "type": "ref/resource", "uri": uri });
+        let argument = json!({ "name": "t", "value": "" });
+        hub.call(call(
+            "completion/complete",
+            &json!({ "ref": reference, "argument": argument }),
+        ))
+    };
+    for (uri, fake, original) in [
+        ("db://{t}/{id}", &a, "db://{t}/{id}"),
+        ("a+db://{t}/{id}", &a, "db://{t}/{id}"),
+        ("b+db://{t}/{id}", &b, "db://{t}/{id}"),
+        ("db://{t}", &b, "db://{t}"),
+        ("b+db://{t}", &b, "db://{t}"),
+    ] {
+        result(complete(uri).await).await;
+        let reference = fake.seen().last().unwrap().params.get("ref").cloned();
+        let reference = reference.unwrap().as_object().unwrap();
+        assert_eq!(reference.string("uri").as_deref(), Some(original), "{uri}");
+    }
+    let only = Call {
+        view: View::Upstream("b".into()),
+        ..call("resources/read", &json!({ "uri": "db://users/1" }))
+    };
+    let contents = result(hub.call(only).await).await["contents"].clone();
+    assert_eq!(contents[0]["text"], "b");
+}

@@ -21,6 +21,7 @@ mod routing;
 mod search;
 mod searching;
 mod shaping;
+mod sound;
 mod supervising;
 mod tasks;
 mod unread;

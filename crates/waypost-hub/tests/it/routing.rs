@@ -98,7 +98,7 @@ async fn a_view_of_one_upstream_shows_and_calls_only_its_own() {
     list.view = view.clone();
     assert_eq!(
         result(hub.call(list).await).await["tools"],
-        json!([{ "name": "a_x",
+        json!([{ "name": "a_x", "inputSchema": { "type": "object" },
         "_meta": { "dev.waypost/name": "x" } }])
     );
     let mut other = call("tools/call", &json!({ "name": "b_y" }));
@@ -111,8 +111,7 @@ async fn a_view_of_one_upstream_shows_and_calls_only_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn r50_definitions_and_requests_keep_what_is_not_ours() {
-    let rest =
-        r#""z":1.0,"inputSchema":{"b":12345678901234567890123,"a":[ 1 ]},"_meta":{"k/v":1.50"#;
+    let rest = r#""z":1.0,"inputSchema":{"b":12345678901234567890123,"type":"object","a":[ 1 ]},"_meta":{"k/v":1.50"#;
     let list = Raw::parse(&Bytes::from(format!("[{{\"name\":\"t\",{rest}}}}}]"))).unwrap();
     let a = Fake::new("a", json!({ "tools": {} }), &[], move |call| {
         let mut page = Object::new();

@@ -15,6 +15,7 @@ fn server() -> Arc<Fake> {
         "name": "send",
         "description": "Sends it.",
         "inputSchema": {
+            "type": "object",
             "properties": {
                 "to": { "type": "string" },
                 "token": { "type": "string", "x-mcp-header": "Token" },
@@ -304,7 +305,9 @@ const SET: &str = "    tools:\n      hide_params: { send: [region] }\n      \
 async fn a20_a_parameter_that_is_set_reaches_the_server_and_no_caller_sees_or_gives_it() {
     let (hub, fake) = shaped(SET).await;
     let schema = definition(&hub, "u_send").await["inputSchema"].clone();
-    let expected = json!({ "properties": { "to": { "type": "string" } }, "required": ["to"] });
+    let expected = json!({
+        "type": "object", "properties": { "to": { "type": "string" } }, "required": ["to"],
+    });
     assert_eq!(schema, expected);
     let everything = result(hub.call(call("tools/list", &json!({}))).await)
         .await

@@ -65,7 +65,7 @@ async fn an_upstream_is_looked_after_again_when_that_failed_inside() {
     );
     let fragile = Fake::new("a", fragile, &[], move |_| {
         assert!(count.fetch_add(1, Ordering::SeqCst) > 0, "told so");
-        let list = json!({ "tools": [{ "name": "x" }] });
+        let list = json!({ "tools": [{ "name": "x", "inputSchema": { "type": "object" } }] });
         Ok(waypost_hub::reply::Reply::complete(crate::fake::object(
             &list,
         )))

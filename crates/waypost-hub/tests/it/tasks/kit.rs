@@ -259,6 +259,7 @@ impl Setup {
                 definition: Raw::empty_object(),
                 renamed: None,
                 arguments: None,
+                ui: Vec::new(),
                 params: [].into(),
             })
         };
