@@ -87,6 +87,7 @@ fn config(raw: Raw, folder: &Path, report: &mut Report<'_>) -> Config {
         limits: settings::limits(&raw.limits, &top.key("limits"), report),
         naming: settings::naming(&raw.naming, &top.key("naming"), report),
         tasks: settings::tasks(&raw.tasks, &top.key("tasks"), report),
+        cache: settings::cache(&raw.cache, &top.key("cache"), report),
         state: settings::state(raw.state, folder, &top.key("state"), report),
         log: settings::log(raw.log, &top.key("log"), report),
         drain_grace: settings::duration_or_zero(&raw.drain_grace, &top.key("drain_grace"), report),

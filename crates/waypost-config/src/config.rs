@@ -30,6 +30,8 @@ pub struct Config {
     pub naming: Naming,
     /// Times of tasks followed on behalf of a caller.
     pub tasks: TaskTimes,
+    /// How long answers stay good, and which are kept.
+    pub cache: Cache,
     /// What is remembered, and where.
     pub state: State,
     /// What is written to standard error.
@@ -170,6 +172,15 @@ pub struct TaskTimes {
     pub max_wait: Duration,
     /// Longest wait for an answer of the caller.
     pub input_wait: Duration,
+}
+
+/// How long answers stay good, and which are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// Longest life of a list towards clients.
+    pub list_ttl: Duration,
+    /// Bytes of answers to `resources/read` that are kept; zero is none.
+    pub resources: usize,
 }
 
 /// What is remembered, and where.

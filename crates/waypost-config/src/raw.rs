@@ -38,6 +38,8 @@ pub(crate) struct Raw {
     pub(crate) naming: RawNaming,
     /// Times of tasks that Waypost follows on behalf of a caller.
     pub(crate) tasks: RawTasks,
+    /// How long answers stay good, and which are kept.
+    pub(crate) cache: RawCache,
     /// What Waypost remembers.
     pub(crate) state: RawState,
     /// What Waypost writes to standard error.
@@ -175,6 +177,15 @@ pub(crate) struct RawTasks {
 
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
+pub(crate) struct RawCache {
+    /// Longest `ttlMs` that a list has towards clients, whatever the upstreams say; `0` lets no client keep one.
+    pub(crate) list_ttl: DurationText,
+    /// Room for answers to `resources/read`, of all upstreams together. One is kept as long as its upstream's `ttlMs` says, and not at all where it says nothing; `0` keeps none. Read once.
+    pub(crate) resources: SizeText,
+}
+
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
 pub(crate) struct RawState {
     /// SQLite file, relative to this configuration file.
     pub(crate) path: String,
@@ -215,6 +226,7 @@ impl Default for Raw {
             limits: RawLimits::default(),
             naming: RawNaming::default(),
             tasks: RawTasks::default(),
+            cache: RawCache::default(),
             state: RawState::default(),
             log: RawLog::default(),
             reload: Reload::Watch,
@@ -289,6 +301,15 @@ impl Default for RawTasks {
             poll_most: time("60s"),
             max_wait: time("30m"),
             input_wait: time("10m"),
+        }
+    }
+}
+
+impl Default for RawCache {
+    fn default() -> Self {
+        Self {
+            list_ttl: time("1h"),
+            resources: SizeText("32MiB".to_owned()),
         }
     }
 }

@@ -55,6 +55,27 @@ impl SubscriptionRefused<'_> {
     }
 }
 
+/// An answer to `resources/read` was looked for among those that are still good.
+#[derive(Debug)]
+pub struct ResourceLookedUp<'a> {
+    /// The upstream's name.
+    pub upstream: &'a str,
+    /// Whether there was one.
+    pub found: bool,
+}
+
+impl ResourceLookedUp<'_> {
+    /// Counts this event; nothing else does.
+    pub fn emit(&self) {
+        let Self { upstream, found } = self;
+        metrics::counter!(
+            "waypost_resource_cache_total",
+            "upstream" => (*upstream).to_owned(), "outcome" => if *found { "hit" } else { "miss" }
+        )
+        .increment(1);
+    }
+}
+
 /// A list was looked at for what clients cannot be shown.
 #[derive(Debug)]
 pub struct DefinitionsRefused<'a> {

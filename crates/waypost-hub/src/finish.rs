@@ -18,6 +18,7 @@ use crate::event::request_id_field;
 use crate::hub::Hub;
 use crate::member::Member;
 use crate::own;
+use crate::reads::Missed;
 use crate::reply::{End, Reply};
 
 /// An answer of the gateway itself.
@@ -39,6 +40,8 @@ pub(crate) struct Caller {
     answer: Option<Answer>,
     /// Of a resource that was asked for by another URI than its own: both.
     asked: Option<Asked>,
+    /// Of a resource whose answer is kept.
+    missed: Option<Missed>,
 }
 
 /// How a resource was asked for.
@@ -64,7 +67,14 @@ impl Caller {
                 _ => None,
             },
             asked: None,
+            missed: None,
         }
+    }
+
+    /// The same for a resource whose answer is to be kept.
+    pub(crate) fn keeping(mut self, missed: Option<Missed>) -> Self {
+        self.missed = missed;
+        self
     }
 
     /// The same, which used another URI than the resource's own.
@@ -109,6 +119,9 @@ fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
         return End::Error(settled(error));
     }
     if let End::Complete(result) = &mut end {
+        if let Some(missed) = &caller.missed {
+            missed.keep(result);
+        }
         ensure_complete(result);
         if caller.reads() {
             ensure_freshness(result);

@@ -75,10 +75,15 @@ impl Follower {
         match said {
             Said::Live(_) => {
                 self.member.set_followed(true);
+                // It may have been told while nobody listened.
+                self.member.reads().forget_all();
                 Some(Heard::Live)
             }
             Said::Notification(notification) => {
                 let kinds = changed(&notification.method);
+                if kinds.contains(&Kind::Resource) {
+                    self.member.reads().forget_all();
+                }
                 (!kinds.is_empty()).then_some(Heard::Changed(kinds))
             }
             Said::Lost => {

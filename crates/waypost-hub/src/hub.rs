@@ -25,6 +25,7 @@ use crate::makeup::{Makeup, Seat};
 use crate::member::Member;
 use crate::pins::{Approval, Pending, Pins};
 use crate::readiness::Readiness;
+use crate::reads::Reads;
 use crate::registry::Learned;
 use crate::saving::save;
 use crate::shut_out::ShutOut;
@@ -38,7 +39,7 @@ const FIRST_LOOK: Duration = Duration::from_millis(700);
 /// What a hub is made of.
 #[derive(Debug)]
 pub struct Parts {
-    /// To begin with; of it `limits.parked` and `limits.listener_queue` are read once.
+    /// To begin with; of it `limits.parked`, `limits.listener_queue` and `cache.resources` are read once.
     pub config: Arc<Config>,
     /// In the file's order.
     pub members: Vec<Arc<Member>>,
@@ -72,6 +73,8 @@ pub struct Hub {
     /// Room for open listen streams.
     pub(crate) listeners: Arc<Limit>,
     pub(crate) cursors: Cursors,
+    /// Answers that are still good.
+    pub(crate) reads: Reads,
     store: Arc<dyn Store>,
     /// What tools were when they were last approved.
     pins: Arc<Pins>,
@@ -126,6 +129,7 @@ impl Hub {
             background,
             listeners: Limit::new(config.limits.listeners),
             cursors: Cursors::new(&keys),
+            reads: Reads::new(config.cache.resources),
             pins: Arc::new(Pins::new(Arc::clone(&store))),
             store,
             rebuilding: Mutex::default(),

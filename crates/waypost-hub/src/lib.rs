@@ -32,6 +32,7 @@ mod naming;
 pub mod own;
 pub mod pins;
 mod readiness;
+mod reads;
 mod refresh;
 pub mod registry;
 pub mod reload;

@@ -28,6 +28,8 @@ pub(crate) struct Makeup {
     pub(crate) expose: Vec<ExposedExtension>,
     /// Whether somebody's `/mcp` is not everybody's.
     pub(crate) by_caller: bool,
+    /// Longest life of a list towards clients, in milliseconds.
+    pub(crate) list_ttl: u64,
     /// How long calls may go on at an upstream that is left.
     pub(crate) grace: Duration,
 }
@@ -74,6 +76,7 @@ impl Makeup {
             instructions: config.instructions,
             expose: config.extensions_expose.clone(),
             by_caller: config.auth.keys.iter().any(|key| key.endpoint.is_some()),
+            list_ttl: u64::try_from(config.cache.list_ttl.as_millis()).unwrap_or(u64::MAX),
             grace: config.drain_grace,
         }
     }

@@ -17,6 +17,7 @@ use crate::catalog::shaping::Shaping;
 use crate::limit::Limit;
 use crate::own;
 use crate::pins::Pinned;
+use crate::reads::OwnReads;
 use crate::registry::{Learned, now_ms};
 use crate::status::{State, Status};
 use crate::upstream::Upstream;
@@ -66,6 +67,7 @@ pub struct Member {
     /// A bit for each kind of list about which the server answered, be it that it has none.
     answered: AtomicU8,
     permits: Arc<Limit>,
+    reads: OwnReads,
     /// What the file makes of its definitions; `None` is nothing.
     shaping: Option<Shaping>,
     /// What its tools were; `None` while that is not known.
@@ -135,6 +137,7 @@ impl Member {
             unread: AtomicU8::new(0),
             answered: AtomicU8::new(0),
             permits,
+            reads: OwnReads::new(),
             shaping: Shaping::of(&settings),
             pinned: ArcSwapOption::empty(),
             timeouts: timeouts
@@ -350,6 +353,11 @@ impl Member {
     /// What its results are signed with.
     pub(crate) fn signature(&self) -> &Raw {
         &self.signature
+    }
+
+    /// Answers of it that are still good.
+    pub(crate) fn reads(&self) -> &OwnReads {
+        &self.reads
     }
 
     /// Room for the calls in flight.

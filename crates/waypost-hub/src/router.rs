@@ -23,6 +23,7 @@ use crate::listen;
 use crate::member::Member;
 use crate::meta;
 use crate::naming;
+use crate::reads::Found;
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
 use crate::{carry, discover};
@@ -70,9 +71,11 @@ impl Hub {
         if !discover::offers(&catalog, &call.view, kind.capability()) {
             return Ok(method_not_found(&call.method));
         }
+        let makeup = self.makeup.load();
         let desk = list::Desk {
             cursors: &self.cursors,
-            by_caller: self.makeup.load().by_caller,
+            by_caller: makeup.by_caller,
+            ttl_most: makeup.list_ttl,
         };
         Ok(finish::own(list::answer(&catalog, kind, &call, desk)))
     }
@@ -149,10 +152,19 @@ impl Hub {
             Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
         };
         call.params.set("uri", Raw::string(&original));
+        let found = self.reads.find(&member, &call, &original);
         let caller = Caller::of(&call).asked(Asked {
             exposed: uri,
             original,
         });
+        let missed = match found {
+            Found::Answer(result) => {
+                return finish::from(Reply::complete(result), &member, caller, &self);
+            }
+            Found::Missed(missed) => Some(missed),
+            Found::Nothing => None,
+        };
+        let caller = caller.keeping(missed);
         Box::pin(self.forward_for(caller, &member, call, None)).await
     }
 

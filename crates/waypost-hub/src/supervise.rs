@@ -150,6 +150,8 @@ impl Supervisor {
         let facts = timeout(budget, member.upstream.discover(known))
             .await
             .map_err(late)??;
+        // It may be another server than before, or another process of it.
+        member.reads().forget_all();
         let mut follower = Follower::new(&member, &facts);
         follower.settle(FOLLOWED_WITHIN).await;
         // This is the look that was asked for until now.

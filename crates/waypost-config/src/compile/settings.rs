@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::{Eras, ExposedExtension, Front, Limits, Log, Naming, State, TaskTimes};
+use crate::config::{Cache, Eras, ExposedExtension, Front, Limits, Log, Naming, State, TaskTimes};
 use crate::path::KeyPath;
 use crate::problem::Report;
 use crate::raw::{
-    EraName, RawExtensions, RawFront, RawLimits, RawLog, RawNaming, RawState, RawTasks,
+    EraName, RawCache, RawExtensions, RawFront, RawLimits, RawLog, RawNaming, RawState, RawTasks,
 };
 use crate::units::{self, DurationText, SizeText, Wrong};
 
@@ -217,6 +217,15 @@ pub(super) fn tasks(raw: &RawTasks, at: &KeyPath, report: &mut Report<'_>) -> Ta
         );
     }
     times
+}
+
+pub(super) fn cache(raw: &RawCache, at: &KeyPath, report: &mut Report<'_>) -> Cache {
+    let (text, resources) = (&raw.resources.0, at.key("resources"));
+    let size = parsed(units::size(text), text, &resources, report);
+    Cache {
+        list_ttl: duration_or_zero(&raw.list_ttl, &at.key("list_ttl"), report),
+        resources: size.unwrap_or_default(),
+    }
 }
 
 pub(super) fn state(raw: RawState, folder: &Path, at: &KeyPath, report: &mut Report<'_>) -> State {

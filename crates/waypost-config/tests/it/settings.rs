@@ -36,6 +36,8 @@ fn an_empty_file_is_the_table_of_defaults() {
     assert_eq!(config.tasks.poll_most, Duration::from_secs(60));
     assert_eq!(config.tasks.max_wait, Duration::from_secs(30 * 60));
     assert_eq!(config.tasks.input_wait, Duration::from_secs(10 * 60));
+    assert_eq!(config.cache.list_ttl, Duration::from_secs(3_600));
+    assert_eq!(config.cache.resources, 32 << 20);
     assert_eq!(config.drain_grace, Duration::from_secs(20));
     assert_eq!(config.state.path, Path::new("./waypost.db"));
     assert!(config.instructions && config.auth.keys.is_empty() && !config.front.strict_headers);

@@ -13,6 +13,7 @@ use crate::call::{Call, View};
 use crate::member::Member;
 use crate::registry::{Scope, now_ms};
 use crate::reply::Reply;
+use crate::status::State;
 
 /// What a list is answered with besides the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +22,8 @@ pub struct Desk<'a> {
     pub cursors: &'a Cursors,
     /// Whether what an endpoint shows depends on who calls, so that no answer can be shared.
     pub by_caller: bool,
+    /// Longest life of a list, in milliseconds, whatever the upstreams say.
+    pub ttl_most: u64,
 }
 
 /// The whole list in one page, as many clients never ask for a second; in several where the file
@@ -69,7 +72,10 @@ fn page(catalog: &Catalog, kind: Kind, view: &View, items: Raw, desk: Desk<'_>) 
     [
         (kind.list_member(), items),
         (RESULT_TYPE, Raw::string("complete")),
-        (TTL_MS, Raw::from_serialize(&freshness.ttl_ms)),
+        (
+            TTL_MS,
+            Raw::from_serialize(&freshness.ttl_ms.min(desk.ttl_most)),
+        ),
         (CACHE_SCOPE, Raw::string(scope)),
     ]
     .into_iter()
@@ -105,12 +111,18 @@ fn freshness(catalog: &Catalog, kind: Kind, view: &View) -> Freshness {
     let mut public = true;
     for member in catalog.shown(view) {
         let Some(learned) = member.learned() else {
+            // What it has comes at any moment.
+            if member.status.state() == State::Starting {
+                shortest = Some(0);
+            }
             continue;
         };
         let Some(listing) = kind.listing(&learned.catalogue) else {
             continue;
         };
-        let left = (listing.fetched_at + listing.ttl_ms).saturating_sub(now);
+        // A clock that is set back makes nothing younger than it was.
+        let age = now.saturating_sub(listing.fetched_at);
+        let left = listing.ttl_ms.saturating_sub(age);
         shortest = Some(shortest.map_or(left, |s| s.min(left)));
         public &= listing.scope == Scope::Public;
     }

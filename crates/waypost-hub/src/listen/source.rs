@@ -179,6 +179,9 @@ impl Group {
         let told: Vec<Option<Notification>> = asked.collect().await;
         let told = told.into_iter().flatten();
         let mut missed: Vec<_> = told.filter_map(|told| self.renamed(told)).collect();
+        for (original, _) in &self.uris {
+            self.member.reads().forget(original);
+        }
         missed.extend(self.uris.iter().map(|(_, exposed)| updated(exposed)));
         missed
     }
@@ -191,6 +194,9 @@ impl Group {
             _ => return None,
         };
         let original = notification.params.string(member)?;
+        if member == "uri" {
+            self.member.reads().forget(&original);
+        }
         let exposed = names
             .iter()
             .find(|(own, _)| *own == original)
@@ -198,7 +204,10 @@ impl Group {
         match exposed {
             Some(exposed) => notification.params.set(member, Raw::string(exposed)),
             // A server may report a part of a resource that was subscribed to; a task it may not.
-            None if member == "uri" && self.has_part(&original) => {}
+            None if member == "uri" => {
+                let part = self.part(&original)?;
+                notification.params.set(member, Raw::string(&part));
+            }
             None => return None,
         }
         if notification.method == method::TASK_STATUS
@@ -210,14 +219,20 @@ impl Group {
         Some(notification)
     }
 
-    fn has_part(&self, original: &str) -> bool {
-        let is_part = |(whole, _): &(String, String)| uri::is_part(original, whole);
+    /// What the client calls a part of a resource that it listens to: as it does the resource, with
+    /// the rest behind.
+    fn part(&self, original: &str) -> Option<String> {
+        let exposed = |(whole, exposed): &(String, String)| {
+            let rest = original.strip_prefix(whole.as_str());
+            let rest = rest.filter(|_| uri::is_part(original, whole))?;
+            Some(format!("{exposed}{rest}"))
+        };
         let rules = self.rules.as_ref();
         let shaping = self.member.shaping();
         let own = shaping.map(|shaping| shaping.globs(Kind::Resource));
-        self.uris.iter().any(is_part)
-            && rules.is_none_or(|rules| rules.allows_uri(original))
-            && own.is_none_or(|own| own.allows_uri(original, |_| Stance::Unsaid))
+        let is_shown = rules.is_none_or(|rules| rules.allows_uri(original))
+            && own.is_none_or(|own| own.allows_uri(original, |_| Stance::Unsaid));
+        self.uris.iter().find_map(exposed).filter(|_| is_shown)
     }
 
     /// A listener that could not answer a task's question learns that there is one from the

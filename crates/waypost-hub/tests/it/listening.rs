@@ -43,7 +43,7 @@ pub(crate) fn listening(
 }
 
 /// A subscription that stands, with one more voice.
-fn acknowledges(voices: &Voices, call: &Call) -> Reply {
+pub(crate) fn acknowledges(voices: &Voices, call: &Call) -> Reply {
     let (sender, receiver) = mpsc::channel(8);
     let acknowledged = notification(
         "notifications/subscriptions/acknowledged",
@@ -73,7 +73,7 @@ pub(crate) fn say(voices: &Voices, event: &Event) {
 }
 
 /// A hub whose upstreams have been read and are being followed.
-async fn settled(yaml: &str, fakes: &[&Arc<Fake>]) -> Arc<Hub> {
+pub(crate) async fn settled(yaml: &str, fakes: &[&Arc<Fake>]) -> Arc<Hub> {
     let hub = hub(yaml, fakes).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(hub.readiness().ready);

@@ -16,6 +16,7 @@ mod listening;
 mod misplaced;
 mod paging;
 mod pinning;
+mod reading;
 mod reloading;
 mod routing;
 mod search;

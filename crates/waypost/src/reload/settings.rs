@@ -59,6 +59,8 @@ const TABLE: &[(&str, Counts)] = &[
     ("tasks.max_wait", AtOnce),
     // Known to every connection to an upstream and to the sessions of clients.
     ("tasks.input_wait", later!(tasks.input_wait)),
+    ("cache.list_ttl", AtOnce),
+    ("cache.resources", later!(cache.resources)),
     // Handles and sessions that are out are sealed with it.
     ("state", later!(state)),
     ("log.level", AtOnce),
