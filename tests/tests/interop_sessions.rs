@@ -206,3 +206,37 @@ async fn r30_links_of_two_real_servers_lead_back_to_the_one_that_made_them() -> 
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn r28_no_client_loses_a_list_to_one_malformed_tool() -> anyhow::Result<()> {
+    let schema = json!({ "type": "object" });
+    let tools = json!([
+        { "name": "sound", "inputSchema": schema }, { "inputSchema": schema },
+        { "name": 1, "inputSchema": schema }, { "name": "none" }, { "name": "null", "inputSchema": null },
+        { "name": "list", "inputSchema": [] }, { "name": "text", "inputSchema": { "type": "string" } },
+        { "name": "loose", "title": null, "description": null, "inputSchema": { "properties": {} } },
+    ]);
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("tools.json");
+    std::fs::write(&file, tools.to_string())?;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/pinned.py");
+    let demo = demo_everything(ANY_PORT).await?;
+    let bad = format!(
+        "bad: {{ command: python3, args: ['{script}', '{}'], required: true }}",
+        file.display()
+    );
+    let upstreams = format!("{}\n{bad}", at(&demo.url));
+    every_client_drives(&upstreams).await?;
+    let gateway = Gateway::start(&upstreams).await?;
+    let list = Client::new(&gateway.url)
+        .call("tools/list", json!({}))
+        .await?;
+    let names = list.result()["tools"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let names = names.iter().filter_map(|tool| tool["name"].as_str());
+    let bad: Vec<&str> = names.filter(|name| name.starts_with("bad_")).collect();
+    assert_eq!(bad, ["bad_loose", "bad_sound"]);
+    Ok(())
+}

@@ -151,6 +151,21 @@ fn lead_back(result: &mut Object, member: &Member, caller: &Caller, hub: &Hub) {
     });
 }
 
+/// The same for what a listener is told of a task.
+pub(crate) fn lead_task_back(params: &mut Object, view: &View, hub: &Hub) {
+    let handle = params.string("taskId").unwrap_or_default();
+    let upstream = handle.split('~').next().unwrap_or_default();
+    let catalog = hub.catalog();
+    let Some(member) = catalog.member(upstream) else {
+        return;
+    };
+    if catalog.may_mislead(view, &member.name) {
+        links::replace(params, Answer::Task, &mut |uri| {
+            catalog.qualified(view, &member.name, uri)
+        });
+    }
+}
+
 /// An error under the code that it has since the extension's last draft.
 fn settled(error: ErrorObject) -> ErrorObject {
     let draft = error.code() == code::DRAFT_MISSING_CAPABILITY;

@@ -22,6 +22,7 @@ use waypost_wire::result::RESULT_TYPE;
 use crate::call::{Call, View};
 use crate::catalog::entry::Kind;
 use crate::error::{CallError, Kind as ErrorKind, Origin};
+use crate::finish;
 use crate::hub::{Change, Hub};
 use crate::own;
 use crate::reply::{End, Event, EventStream, Reply};
@@ -91,11 +92,18 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         }
     };
     let stamped = {
-        let stamp = stamp.clone();
+        let (stamp, hub, view) = (stamp.clone(), Arc::clone(&hub), call.view.clone());
         events.map(move |event| {
             // Counts as a listener for as long as something may still come.
             let _ = &permit;
-            event.map(|event| stamp.put(event))
+            event.map(|mut event| {
+                if let Event::Notification(told) = &mut event
+                    && told.method == method::TASK_STATUS
+                {
+                    finish::lead_task_back(&mut told.params, &view, &hub);
+                }
+                stamp.put(event)
+            })
         })
     };
     let end = stream::once(async move { Ok(stamp.end()) });

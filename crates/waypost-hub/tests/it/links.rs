@@ -11,6 +11,7 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
 use crate::fake::{Fake, call, declaring, error, hub, object, reply, result, upstreams};
+use crate::listening::{Voices, acknowledges, next, notification, say, settled};
 
 /// What a server of these tests answers to every call, as it is spelled.
 const SAID: &str = r#"{"content":[ {"type":"resource_link", "uri":"file:///x" ,"name":"x","size":1.0},{"type":"resource","resource":{ "uri":"memo:1","text":"\"uri\""}},{"type":"resource_link","uri":"https://example.com/","name":"w"},{"type":"resource_link","uri":"db://1","name":"d"}],"structuredContent":{"uri":"file:///x"},"_meta":{"ui":{"resourceUri":"ui://app/a", "csp":{ }}}}"#;
@@ -153,6 +154,38 @@ async fn r30_uris_of_prompts_and_tasks_lead_back_too() {
         text.contains(r#"{"resourceUri":"ui://b+app/a", "csp":{ }}"#),
         "{text}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn r30_uris_of_a_task_that_a_listener_is_told_of_lead_back_too() {
+    let voices = Voices::default();
+    let heard = Arc::clone(&voices);
+    let capabilities = json!({ "tools": {}, "resources": {},
+        "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let lists = [
+        ("tools/list", json!({ "tools": [{ "name": "t" }] })),
+        ("resources/list", json!({ "resources": [] })),
+    ];
+    let b = Fake::new("b", capabilities, &lists, move |call| {
+        Ok(match call.method.as_str() {
+            "subscriptions/listen" => acknowledges(&heard, call),
+            _ => answer("b", call),
+        })
+    });
+    let a = server("a");
+    let hub = settled(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let start = declaring(call("tools/call", &json!({ "name": "b_t" })), &tasks);
+    let task = result(hub.call(start).await).await["taskId"].clone();
+    let filter = json!({ "notifications": { "taskIds": [task] } });
+    let wanted = declaring(call("subscriptions/listen", &filter), &tasks);
+    let mut events = hub.call(wanted).await.unwrap().into_stream();
+    next(&mut events).await;
+    let links = json!([{ "type": "resource_link", "uri": "file:///x", "name": "x" }]);
+    let told = json!({ "taskId": "1", "status": "completed", "result": { "content": links } });
+    say(&voices, &notification("notifications/tasks", &told));
+    let (_, params) = next(&mut events).await;
+    assert_eq!(params["result"]["content"][0]["uri"], "b+file:///x");
 }
 
 #[tokio::test(start_paused = true)]

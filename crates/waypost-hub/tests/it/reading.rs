@@ -237,12 +237,13 @@ async fn an_answer_that_was_on_its_way_when_its_resource_changed_is_not_kept() {
     });
     let hub = settled(&upstreams(&["a"]), &[&a]).await;
     *a.lists_take.lock().unwrap() = Duration::from_millis(200);
-    let slow = tokio::spawn(hub.call(read("file:///x")));
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let changed = notification("notifications/resources/list_changed", &json!({}));
-    say(&voices, &changed);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    result(slow.await.unwrap()).await;
+    let changes = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let changed = notification("notifications/resources/list_changed", &json!({}));
+        say(&voices, &changed);
+    };
+    let (slow, ()) = tokio::join!(hub.call(read("file:///x")), changes);
+    result(slow).await;
     for reads in [2, 2] {
         result(hub.call(read("file:///x")).await).await;
         assert_eq!(a.count("resources/read"), reads);
