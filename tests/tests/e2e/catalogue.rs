@@ -172,7 +172,7 @@ async fn r30_a_uri_in_an_answer_leads_back_to_the_server_that_said_it() {
     let gateway = Gateway::start(&upstreams).await.unwrap();
     let client = Client::new(&gateway.url);
     // The others are the server's own alone.
-    let alone = Client::new(&format!("{}/b", gateway.url));
+    let alone = Client::new(format!("{}/b", gateway.url));
     for (client, uri) in [
         (&client, "b+test://embedded-resource"),
         (&alone, "test://embedded-resource"),
