@@ -10,6 +10,7 @@ pub mod guard;
 pub mod parts;
 
 mod backoff;
+mod door;
 mod ear;
 mod event;
 mod flight;

@@ -1,6 +1,7 @@
 //! From a JSON-RPC response to the end of a call.
 
 use futures_util::StreamExt as _;
+use http::StatusCode;
 use waypost_hub::reply::{End, Event, Reply};
 use waypost_wire::code;
 use waypost_wire::error::{ErrorObject, Malformed};
@@ -9,6 +10,7 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::result::ResultType;
 
+use crate::door::Came;
 use crate::fault::Fault;
 
 /// The end that a response stands for. Only `resultType` decides: some servers add members of one
@@ -42,25 +44,33 @@ pub(crate) fn unknown_task() -> Reply {
     Reply::error(ErrorObject::new(code::INVALID_PARAMS, "unknown task"))
 }
 
-/// The reply to a call of `called` with codes that mean today what the server means: some libraries
-/// speak the stateless protocol and still send the code that a missing resource had before. Of
-/// anything but a resource it is a code of the server's own.
-pub(crate) fn in_todays_codes(called: &str, reply: Reply) -> Reply {
-    if called != method::RESOURCES_READ {
-        return reply;
+/// The reply to a call of `called` with codes that mean today what the server means.
+///
+/// Some libraries speak the stateless protocol and still send the code that a missing resource had
+/// before. Of anything but a resource it is a code of the server's own. And what is not said at the
+/// door is not about the hop, least of all at the end of a stream.
+pub(crate) fn in_todays_codes(called: &str, came: Came<'_>, reply: Reply) -> Reply {
+    // What it says of itself is read by whoever asks.
+    let reads = called == method::RESOURCES_READ;
+    match reply {
+        Reply::End(end) if called == method::DISCOVER => Reply::End(end),
+        Reply::End(end) => Reply::End(of_today(reads, came.own_words(end))),
+        Reply::Stream(events) => Reply::Stream(Box::pin(events.map(move |event| match event {
+            Ok(Event::End(end)) => {
+                let end = Came::Http(StatusCode::OK).own_words(end);
+                Ok(Event::End(of_today(reads, end)))
+            }
+            other => other,
+        }))),
     }
-    let today = |end| match end {
-        End::Error(error) if error.code() == code::FORMER_RESOURCE_NOT_FOUND => {
+}
+
+fn of_today(reads: bool, end: End) -> End {
+    match end {
+        End::Error(error) if reads && error.code() == code::FORMER_RESOURCE_NOT_FOUND => {
             End::Error(error.with_code(code::INVALID_PARAMS))
         }
         end => end,
-    };
-    match reply {
-        Reply::End(end) => Reply::End(today(end)),
-        Reply::Stream(events) => Reply::Stream(Box::pin(events.map(move |event| match event {
-            Ok(Event::End(end)) => Ok(Event::End(today(end))),
-            other => other,
-        }))),
     }
 }
 
@@ -118,7 +128,7 @@ mod tests {
             let end = end(Outcome::Error(error)).unwrap();
             let late = futures_util::stream::iter([Ok(Event::End(end.clone()))]);
             for reply in [Reply::End(end), Reply::Stream(Box::pin(late))] {
-                let reply = in_todays_codes(called, reply);
+                let reply = in_todays_codes(called, Came::Http(StatusCode::OK), reply);
                 let Ok(End::Error(error)) = reply.into_end().await else {
                     panic!("no error")
                 };

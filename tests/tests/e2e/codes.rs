@@ -1,5 +1,8 @@
 //! Error codes of upstreams: each is its server's own but those that the eras write differently.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use axum::response::Response;
 use serde_json::{Value, json};
 use waypost_testkit::kit::legacy::Revision;
@@ -67,7 +70,7 @@ fn expected(client: Kind, modern: bool, method: &str, code: i64) -> i64 {
     match (method, code) {
         ("resources/read", -32002) if new => -32602,
         ("resources/read", -32602) if modern && !new => -32002,
-        // Today's clients would take it for one about their own headers.
+        // Of a tool; today's clients would take it for one about their own headers.
         (_, -32020 | -32022) if new => -32603,
         _ => code,
     }
@@ -76,15 +79,21 @@ fn expected(client: Kind, modern: bool, method: &str, code: i64) -> i64 {
 #[tokio::test]
 async fn r72_codes_are_their_servers_own_but_that_of_a_missing_resource() {
     for modern in [true, false] {
-        let server = Fake::start(move |rpc| answer(rpc, modern)).await;
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let server = Fake::start(move |rpc| {
+            if ["tools/call", "prompts/get", "resources/read"].contains(&&*rpc.method) {
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+            answer(rpc, modern)
+        });
+        let server = server.await;
         let upstream = format!("u: {{ url: '{}', required: true }}", server.url);
         let gateway = Gateway::start(&upstream).await.unwrap();
         for client in [Kind::Modern, SESSIONS] {
             let target = Target::Url(gateway.url.clone());
             let peer = Peer::connect(client, &target).await.unwrap();
-            // About our own hop from a stateless server: those are dealt with there, slowly.
-            let ours = |code: &i64| modern && matches!(code, -32020 | -32022);
-            for code in CODES.into_iter().filter(|code| !ours(code)) {
+            for code in CODES {
                 for (method, params) in [
                     (
                         "tools/call",
@@ -97,15 +106,15 @@ async fn r72_codes_are_their_servers_own_but_that_of_a_missing_resource() {
                     ("resources/read", json!({ "uri": format!("x:{code}") })),
                 ] {
                     let what = format!("{client:?}, server modern: {modern}, {method} {code}");
+                    let before = asked.load(Ordering::SeqCst);
                     let got = peer.request(method, params, &Answers::usual()).await;
                     let got = got.unwrap();
                     let expected = expected(client, modern, method, code);
                     assert_eq!(got.code(), expected, "{what}: {got:?}");
-                    if expected != -32603 {
-                        let error = &got.answer["error"];
-                        assert_eq!(error["message"], "mine", "{what}");
-                        assert_eq!(error["data"], json!({ "uri": "x:y", "n": 1 }), "{what}");
-                    }
+                    let error = &got.answer["error"];
+                    assert_eq!(error["message"], "mine", "{what}");
+                    assert_eq!(error["data"], json!({ "uri": "x:y", "n": 1 }), "{what}");
+                    assert_eq!(asked.load(Ordering::SeqCst), before + 1, "{what}");
                 }
             }
         }

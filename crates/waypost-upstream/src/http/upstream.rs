@@ -20,6 +20,7 @@ use super::events::Events;
 use super::pool::{Lent, Pool};
 use super::request::Template;
 use crate::core_local::PerCore;
+use crate::door::Came;
 use crate::fault::Fault;
 use crate::outcome;
 use crate::parts::Parts;
@@ -89,7 +90,8 @@ impl HttpUpstream {
         let request = self.template.request(call, &id);
         let response = self.pool().send(request).await?;
         let answered = self.read(response, id).await?;
-        let reply = outcome::in_todays_codes(&call.method, answered.reply);
+        let came = Came::Http(answered.status.unwrap_or_default());
+        let reply = outcome::in_todays_codes(&call.method, came, answered.reply);
         Ok(Answered { reply, ..answered })
     }
 

@@ -7,12 +7,14 @@
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
 
+use crate::door::is_about_a_hop;
+
 /// The names of what is missed, in small letters and without what is between their words.
 const MISSED: &[&str] = &["protocolversion", "clientcapabilities"];
 
 /// Whether `initialize` is refused as only a server of the other era does.
 pub(crate) fn refuses_sessions(error: &ErrorObject) -> bool {
-    is_of_today(error.code()) || says_so(error, false)
+    is_about_a_hop(error.code()) || says_so(error, false)
 }
 
 /// Whether a request of a session is refused as only a server of the other era does.
@@ -20,7 +22,7 @@ pub(crate) fn refuses_sessions(error: &ErrorObject) -> bool {
 /// the session era may mean by a code what it likes.
 pub(crate) fn says_so(error: &ErrorObject, at_the_door: bool) -> bool {
     match error.code() {
-        code if is_of_today(code) => at_the_door,
+        code if is_about_a_hop(code) => at_the_door,
         code::INVALID_PARAMS | code::INVALID_REQUEST => {
             let text = error.message().to_ascii_lowercase();
             let words = text.replace([' ', '-'], "");
@@ -30,11 +32,6 @@ pub(crate) fn says_so(error: &ErrorObject, at_the_door: bool) -> bool {
         }
         _ => false,
     }
-}
-
-/// Codes of a protocol without sessions.
-fn is_of_today(code: i64) -> bool {
-    matches!(code, code::UNSUPPORTED_VERSION | code::HEADER_MISMATCH)
 }
 
 #[cfg(test)]

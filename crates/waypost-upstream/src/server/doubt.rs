@@ -45,7 +45,7 @@ impl Doubt {
             return None;
         };
         let status = answered.status.map_or(200, |status| status.as_u16());
-        let doubtful = match error.code() {
+        let doubtful = match error.said().unwrap_or(error.code()) {
             // Servers of today say these, the last one of what is wrong with a request.
             code::HEADER_MISMATCH
             | code::MISSING_CAPABILITY

@@ -16,6 +16,7 @@ use super::launcher::Launcher;
 use super::waiter::Waiter;
 use super::writer::Outgoing;
 use crate::backoff::Backoff;
+use crate::door::Came;
 use crate::fault::{Fault, How};
 use crate::flight::{Flight, Opened, Want};
 use crate::outcome::{in_todays_codes, unknown_task};
@@ -71,7 +72,8 @@ impl Speaker {
         let waiter = Waiter::at(Arc::clone(&self.calls), place);
         self.child.send(Outgoing::Call(id, request)).await;
         let reply = waiter.reply().await?;
-        Ok(in_todays_codes(&call.method, reply))
+        let version = &call.meta.protocol_version;
+        Ok(in_todays_codes(&call.method, Came::Line { version }, reply))
     }
 }
 

@@ -96,6 +96,8 @@ def call(id, params):
         sys.stderr.write("about to die\n")
         sys.stderr.flush()
         os.kill(os.getpid(), signal.SIGKILL)
+    elif name == "own-error":
+        send({"id": id, "error": {"message": "own", **arguments}})
     elif name == "null-error":
         send({"id": None, "error": {"code": -32600, "message": "m"}})
     elif name == "pids":

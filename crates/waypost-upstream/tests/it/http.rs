@@ -609,3 +609,37 @@ async fn each_core_has_connections_of_its_own() {
     let connections: Vec<_> = fake.requests().iter().map(|seen| seen.connection).collect();
     assert_eq!(connections, [0, 0, 0, 1, 1, 1, 2, 2, 2]);
 }
+
+#[tokio::test]
+async fn a_tool_s_own_error_is_not_about_the_hop() {
+    let own = r#"{"code":-32020,"message":"own","data":{"n":1.0}}"#;
+    let cases = [
+        ("400 Bad Request", -32020),
+        ("200 OK", -32603),
+        ("stream", -32603),
+    ];
+    for (status, expected) in cases {
+        let fake = Fake::always(move |seen| {
+            let id = seen.id();
+            match status {
+                "stream" => {
+                    let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{own}}}"#);
+                    http("200 OK", "text/event-stream", &format!("data: {line}\n\n"))
+                }
+                status => error(status, &id, own),
+            }
+        })
+        .await;
+        let upstream = upstream(&format!("era: modern, url: '{}'", fake.url()));
+        match end_of(&*upstream, tool("t")).await {
+            Ok(End::Error(error)) => {
+                assert_eq!(error.code(), expected, "{status}");
+                assert_eq!(error.message(), "own");
+                assert_eq!(error.data().unwrap().text(), r#"{"n":1.0}"#);
+                let said = (expected == -32603).then_some(-32020);
+                assert_eq!(error.said(), said, "{status}");
+            }
+            other => panic!("{status}: {other:?}"),
+        }
+    }
+}

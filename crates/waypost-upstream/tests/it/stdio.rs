@@ -310,3 +310,28 @@ async fn a_subscription_gets_what_names_it_and_ends_when_it_is_not_read() {
         "more notifications came than were read"
     );
 }
+
+#[tokio::test]
+async fn a_tool_s_own_error_is_not_about_the_hop() {
+    let upstream = server().await;
+    let cases = [
+        (r#"{"code":-32020}"#, -32603),
+        (
+            r#"{"code":-32022,"data":{"supported":["2026-07-28"]}}"#,
+            -32603,
+        ),
+        (
+            r#"{"code":-32022,"data":{"supported":["2027-01-01"]}}"#,
+            -32022,
+        ),
+        (r#"{"code":-32021}"#, -32021),
+    ];
+    for (arguments, expected) in cases {
+        match end_of(&*upstream, tool_with("own-error", arguments)).await {
+            Ok(End::Error(error)) => {
+                assert_eq!((error.code(), &*error.message()), (expected, "own"));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -24,6 +24,7 @@ use super::lost;
 use super::place::Place;
 use super::standing::transient;
 use super::wire::{PROTOCOL_VERSION, SESSION_ID, SIDE_BY_SIDE, Wire, dismissed, version_header};
+use crate::door;
 use crate::ear::{Heard, SharedEar};
 use crate::fault::Fault;
 use crate::http::answer::{self, BodyKind};
@@ -334,7 +335,7 @@ impl Session {
         }
         let message = messages.first().unwrap_or(body);
         let outcome = answer::outcome(message, &own, head.status, &head.headers)?;
-        let at_the_door = head.status == StatusCode::BAD_REQUEST;
+        let at_the_door = door::status_is_of_the_door(head.status);
         if matches!(&outcome, Outcome::Error(error) if outgrown::says_so(error, at_the_door)) {
             return Err(Fault::Modern);
         }
