@@ -13,6 +13,7 @@ use waypost_hub::call::Session as ClientSession;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::upstream::Facts;
 use waypost_wire::capability::ClientCapabilities;
+use waypost_wire::error::Malformed;
 use waypost_wire::id::Id;
 use waypost_wire::level::Level;
 use waypost_wire::message::{self, Outcome};
@@ -206,6 +207,9 @@ impl Session {
     }
 
     /// The same with other patience.
+    ///
+    /// # Errors
+    /// Why there is no answer; one that is no object, as all results are, is none.
     pub(crate) async fn ask_within(
         &self,
         method: &str,
@@ -221,7 +225,13 @@ impl Session {
             answer.await.unwrap_or(Err(Fault::NoEnd))
         };
         let answer = timeout(within, asked).await;
-        answer.unwrap_or(Err(Fault::Late(within)))
+        match answer.unwrap_or(Err(Fault::Late(within)))? {
+            Outcome::Result(raw) if !raw.is_object() => Err(Fault::Malformed(Malformed::Wrong {
+                member: "result",
+                expected: "an object",
+            })),
+            answer => Ok(answer),
+        }
     }
 
     /// Sees to it that the server logs what is at least as grave as `level`; without that a call

@@ -12,7 +12,7 @@ use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_hub::shared;
 use waypost_hub::upstream::Facts;
 use waypost_wire::code;
-use waypost_wire::error::ErrorObject;
+use waypost_wire::error::{ErrorObject, Malformed};
 use waypost_wire::level::Level;
 use waypost_wire::method;
 use waypost_wire::object::Object;
@@ -85,7 +85,7 @@ impl Legacy {
         let patience = self.startup_timeout / 2;
         match session.ask_within("ping", &Object::new(), patience).await {
             // Any answer is a sign of life.
-            Ok(_) => Ok(shown(&session)),
+            Ok(_) | Err(Fault::Malformed(Malformed::Wrong { .. })) => Ok(shown(&session)),
             Err(Fault::SessionLost) => {
                 let session = self.pool.renew(None, &session).await?;
                 Ok(shown(&session))

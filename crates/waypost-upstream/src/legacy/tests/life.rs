@@ -1,5 +1,6 @@
 //! How sessions begin and end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -278,12 +279,30 @@ async fn r16_a_session_that_failed_to_open_takes_no_place_when_its_caller_has_go
 async fn a_request_of_our_own_is_forgotten_with_whoever_asked() {
     let server = Played::new();
     let settings = settings(Isolation::Shared);
-    let pool = Pool::new(settings, std::sync::Arc::new(server), &Tasks::default());
+    let pool = Pool::new(settings, Arc::new(server), &Tasks::default());
     let session = pool.home().await.unwrap();
     let params = Object::new();
     let asked = session.ask("ping", &params);
     assert!(timeout(Duration::from_millis(1), asked).await.is_err());
     assert_eq!(session.table.plain_open(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_no_object_agrees_to_nothing() {
+    let server = Played::new();
+    let settings = settings(Isolation::Shared);
+    let pool = Pool::new(settings, Arc::new(server.clone()), &Tasks::default());
+    let session = pool.home().await.unwrap();
+    for (result, agrees) in [(json!(17), false), (json!([]), false), (json!({}), true)] {
+        let params = Object::new();
+        let plays = async {
+            let line = server.first().await;
+            let request = line.request("resources/subscribe").await;
+            line.says(&json!({ "id": request["id"], "result": result.clone() }));
+        };
+        let (asked, ()) = join(session.ask("resources/subscribe", &params), plays).await;
+        assert_eq!(asked.is_ok(), agrees, "{asked:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
