@@ -10,8 +10,8 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormattedFields;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer};
 
-/// Writes fields as usual, but for control characters, which are escaped, and for those that a
-/// span has said before.
+/// Writes fields as usual, but for characters that are not seen, which are escaped, and for those
+/// that a span has said before.
 #[derive(Debug, Default)]
 pub(super) struct Fields(DefaultFields);
 
@@ -19,8 +19,8 @@ impl<'w> FormatFields<'w> for Fields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
         let mut text = String::new();
         self.0.format_fields(Writer::new(&mut text), fields)?;
-        for piece in text.split_inclusive(char::is_control) {
-            match piece.chars().next_back().filter(|last| last.is_control()) {
+        for piece in text.split_inclusive(is_unseen) {
+            match piece.chars().next_back().filter(|last| is_unseen(*last)) {
                 Some(last) => {
                     writer.write_str(piece.trim_end_matches(last))?;
                     write!(writer, "{}", last.escape_default())?;
@@ -48,6 +48,36 @@ impl<'w> FormatFields<'w> for Fields {
         }
         Ok(())
     }
+}
+
+/// Whether a character does something to those around it in place of being seen: controls, and what
+/// Unicode calls format characters (`Cf`) and separators of lines and paragraphs. Some of these
+/// show text in another order than it has.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{600}'..='\u{605}'
+                | '\u{61c}'
+                | '\u{6dd}'
+                | '\u{70f}'
+                | '\u{890}'..='\u{891}'
+                | '\u{8e2}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{110bd}'
+                | '\u{110cd}'
+                | '\u{13430}'..='\u{1343f}'
+                | '\u{1bca0}'..='\u{1bca3}'
+                | '\u{1d173}'..='\u{1d17a}'
+                | '\u{e0001}'
+                | '\u{e0020}'..='\u{e007f}'
+        )
 }
 
 #[cfg(test)]
@@ -96,7 +126,7 @@ mod tests {
         let builder = tracing_subscriber::fmt().fmt_fields(Fields::default());
         let builder = builder.with_ansi(false).with_writer(move || to.clone());
         tracing::subscriber::with_default(builder.finish(), || {
-            let name = "a\nERROR forged\x1b[2J\u{9b}é";
+            let name = "a\nERROR forged\x1b[2J\u{9b}\u{202e}\u{200b}é";
             tracing::warn!(%name, "`{name}` is dropped");
             let span = tracing::info_span!("request", name = tracing::field::Empty);
             span.record("name", tracing::field::display(name));
@@ -105,7 +135,12 @@ mod tests {
         let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert_eq!(text.matches(r"a\nERROR forged").count(), 3, "{text}");
-        let controls = text.lines().flat_map(str::chars).filter(|c| c.is_control());
-        assert_eq!(controls.count(), 0, "{text}");
+        assert_eq!(
+            text.matches(r"\u{9b}\u{202e}\u{200b}é").count(),
+            3,
+            "{text}"
+        );
+        let unseen = text.lines().flat_map(str::chars).filter(|c| is_unseen(*c));
+        assert_eq!(unseen.count(), 0, "{text}");
     }
 }
