@@ -26,6 +26,7 @@ use crate::tasks::passthrough::UNFINISHED;
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
 use crate::tasks::schedule::Schedule;
+use crate::tasks::state::{History, Round};
 use crate::tasks::{Desk, Job, rounds};
 
 /// So long an upstream may go on showing a question that was just answered: updates need not
@@ -52,6 +53,8 @@ pub(crate) struct Wait {
     ttl: Option<Duration>,
     hint: Option<Duration>,
     settling: Option<Settling>,
+    /// What its caller has answered so far.
+    history: History,
     open: Option<Open>,
     /// Looks in a row that showed a status which is not known, and when the first did.
     odd: Option<(u32, Instant)>,
@@ -122,6 +125,7 @@ impl Wait {
             ttl: None,
             hint: None,
             settling: None,
+            history: History::default(),
             open: None,
             odd: None,
         }
@@ -146,6 +150,7 @@ impl Wait {
             ttl: None,
             hint: None,
             settling: None,
+            history: History::default(),
             open: Some(Open { keys, fewer: false }),
             odd: None,
         }
@@ -175,9 +180,16 @@ impl Wait {
         self.guard.remote()
     }
 
+    /// The wait goes on after a round.
+    pub(crate) fn after(mut self, round: &Round) -> Self {
+        self.history = round.history();
+        self
+    }
+
     /// The upstream was just given answers to these questions.
     pub(crate) fn answered(&mut self, keys: Vec<String>) {
         let until = Instant::now() + SETTLING;
+        self.history.add(&keys);
         self.settling = Some(Settling { keys, until });
     }
 
@@ -220,9 +232,11 @@ impl Wait {
                     guard,
                     born,
                     progress,
+                    history,
                     ..
                 } = self;
-                rounds::ask(&desk, &job, guard, (born, progress), &task)
+                let told = (born, progress, history);
+                rounds::ask(&desk, &job, guard, told, &task)
             }
         }
     }
@@ -403,7 +417,9 @@ impl Wait {
         };
         // Told in a task, they are the tool's own words and not about our hop.
         let error = match error.code() {
-            own @ (code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) => error.meaning(own),
+            code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION => {
+                error.meaning(code::INTERNAL_ERROR)
+            }
             _ => error,
         };
         Close::Over(End::Error(error), Outcome::Failed)

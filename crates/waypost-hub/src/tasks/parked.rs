@@ -52,13 +52,18 @@ pub(crate) struct Ticket {
     /// When the process that made the round forgets it; `None` for one of our own, which is
     /// known as used by being unknown.
     remember_until: Option<Instant>,
-    /// Whether the store says that the round is used.
-    recorded: Recorded,
+    marks: Marks,
 }
 
-/// Whether the store says of a round, by us, that it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the store says by us that it is used: the round and its questions, by name. What that was
+/// for may not have been done, and the round waited again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks(Arc<Mutex<HashMap<String, Recorded>>>);
+
+/// Whether the store says of something, by us, that it is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Recorded {
+    #[default]
     No,
     /// It was given up, and may have done it all the same.
     Perhaps,
@@ -115,7 +120,7 @@ enum Slot {
         work: WeakShared,
         /// As in its [`Ticket`].
         remember_until: Option<Instant>,
-        recorded: Recorded,
+        marks: Marks,
     },
     Given(Answer, Option<Instant>),
     Used,
@@ -128,7 +133,7 @@ struct Parking {
     _place: Place,
     /// As in the [`Ticket`] of whoever put it back.
     remember_until: Option<Instant>,
-    recorded: Recorded,
+    marks: Marks,
 }
 
 // === impl Parked ===
@@ -156,13 +161,13 @@ impl Parked {
     /// Lets a round wait, for the first time or again.
     pub(crate) fn park(self: &Arc<Self>, id: RoundId, place: Place, asked: Asked) -> Waiting {
         let mut table = self.table();
-        let (remember_until, recorded) = match table.slots.get(&id) {
+        let (remember_until, marks) = match table.slots.get(&id) {
             Some(Slot::Running {
                 remember_until,
-                recorded,
+                marks,
                 ..
-            }) => (*remember_until, *recorded),
-            _ => (None, Recorded::No),
+            }) => (*remember_until, marks.clone()),
+            _ => (None, Marks::default()),
         };
         self.insert(
             &mut table,
@@ -171,7 +176,7 @@ impl Parked {
                 asked,
                 _place: place,
                 remember_until,
-                recorded,
+                marks,
             },
         )
     }
@@ -234,9 +239,9 @@ impl Parked {
             Some(Slot::Used) => Claim::Gone,
             None if foreign_until.is_none() => Claim::Gone,
             waits @ (Some(Slot::Waiting { .. }) | None) => {
-                let recorded = match waits {
-                    Some(Slot::Waiting { parking, .. }) => parking.recorded,
-                    _ => Recorded::No,
+                let marks = match waits {
+                    Some(Slot::Waiting { parking, .. }) => parking.marks.clone(),
+                    _ => Marks::default(),
                 };
                 let turn = table.turn();
                 let work = begin(Ticket {
@@ -244,13 +249,13 @@ impl Parked {
                     id,
                     turn,
                     remember_until: foreign_until,
-                    recorded,
+                    marks: marks.clone(),
                 });
                 let running = Slot::Running {
                     turn,
                     work: work.downgrade(),
                     remember_until: foreign_until,
-                    recorded,
+                    marks,
                 };
                 table.slots.insert(id, running);
                 Claim::Begun(work)
@@ -324,24 +329,28 @@ impl Table {
     }
 }
 
+// === impl Marks ===
+
+impl Marks {
+    pub(crate) fn of(&self, name: &str) -> Recorded {
+        self.all().get(name).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn set(&self, name: String, now: Recorded) {
+        self.all().insert(name, now);
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Recorded>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 // === impl Ticket ===
 
 impl Ticket {
-    /// Whether the store says that the round is used, by us: what it was used for was not done, and
-    /// the round waited again.
-    pub(crate) fn recorded(&self) -> Recorded {
-        self.recorded
-    }
-
-    /// The store says so from now on.
-    pub(crate) fn set_recorded(&mut self, now: Recorded) {
-        self.recorded = now;
-        let mut table = self.parked.table();
-        if let Some(Slot::Running { turn, recorded, .. }) = table.slots.get_mut(&self.id)
-            && *turn == self.turn
-        {
-            *recorded = now;
-        }
+    /// What the store says by us.
+    pub(crate) fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// Keeps the answer for all who will ask again.

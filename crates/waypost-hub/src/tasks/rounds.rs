@@ -26,7 +26,9 @@ use crate::tasks::event::{PollFailed, Reason};
 use crate::tasks::parked::{Asked, Claim, REPEATABLE, Recorded, Ticket, Waiting};
 use crate::tasks::progress::Progress;
 use crate::tasks::remote::{Guard, Look, Remote};
-use crate::tasks::state::{Binding, Kind as StateKind, Round, RoundId, State, unknown_state};
+use crate::tasks::state::{
+    Binding, History, Kind as StateKind, Round, RoundId, State, unknown_state,
+};
 use crate::tasks::{Desk, Job};
 
 /// Changes of a task that a slow caller is not yet told.
@@ -37,7 +39,7 @@ pub(crate) fn ask(
     desk: &Arc<Desk>,
     job: &Job,
     guard: Guard,
-    (born, progress): (Instant, Progress),
+    (born, progress, history): (Instant, Progress, History),
     task: &Object,
 ) -> Result<End, CallError> {
     let Some(place) = desk.parked.place() else {
@@ -51,6 +53,7 @@ pub(crate) fn ask(
         task: guard.remote().id.clone(),
         instance: guard.remote().instance.as_deref().map(str::to_owned),
         born_ms: now_ms().saturating_sub(millis(born.elapsed())),
+        history,
     };
     let id = round.id;
     let Some((questions, keys)) = questions(desk, &job.member.name, &job.call, round, task) else {
@@ -167,13 +170,12 @@ fn go_on(
     // Others may come to wait for it, with tokens of their own or without: each puts its own in.
     let progress = Progress::new(Some(Raw::null()));
     // From here on the task is cancelled when nobody waits, even before the first poll.
-    let wait = Wait::resume(desk, Arc::new(job), remote, progress, born);
+    let wait = Wait::resume(desk, Arc::new(job), remote, progress, born).after(round);
     let desk = Arc::clone(desk);
-    let id = round.id;
     // A round that is asked anew has states that were made later than this one.
     let kept = desk.times().input_wait + REPEATABLE;
     let used = Used {
-        id,
+        round: round.clone(),
         until_ms: expires_ms.max(now_ms().saturating_add(millis(kept))),
     };
     Shared::new(ROOM, move |notifier| {
@@ -192,17 +194,20 @@ async fn answer(
     desk: Arc<Desk>,
     mut wait: Wait,
     used: Used,
-    mut ticket: Ticket,
+    ticket: Ticket,
     responses: Option<Raw>,
     notifier: Notifier,
 ) -> Answer {
     let responses = responses.map(|raw| (keys_of(&raw), raw));
     // Who has no question any more has nothing to tell.
     if let Some((keys, responses)) = responses.filter(|(keys, _)| !keys.is_empty()) {
-        let told = match first_use(&desk, &wait, &used, &mut ticket).await {
-            Ok(true) => wait.remote().update(responses).await,
-            // It may have arrived, as below.
-            Ok(false) => Ok(Ok(())),
+        let told = match unsent(&desk, &used, &ticket, responses).await {
+            Ok(Some(responses)) => wait.remote().update(responses).await,
+            // They may have arrived, as below.
+            Ok(None) => {
+                note_sent_before(&wait);
+                Ok(Ok(()))
+            }
             Err(error) => Err(error),
         };
         match told {
@@ -213,7 +218,7 @@ async fn answer(
                 return give(&desk, ticket, Ok(End::Error(error)));
             }
             Err(error) if error.retryable => {
-                put_back(&desk, wait, used.id, ticket);
+                put_back(&desk, wait, used.round.id, ticket);
                 return shared::answer(Err(error));
             }
             // It may have arrived. Then polling shows it; else the question comes again.
@@ -228,49 +233,64 @@ async fn answer(
 }
 
 /// A state that is used now.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Used {
-    id: RoundId,
+    round: Round,
     /// When no state of the round opens any more.
     until_ms: u64,
 }
 
-/// Whether nobody has used the state yet, and the store says from now on that somebody has. An
-/// earlier process may have sent the answers just before it was killed: the task itself shows
-/// whether they arrived.
-async fn first_use(
+/// Those of the answers that nobody has sent yet, and the store says from now on that somebody has;
+/// `None` when there are none. An earlier process may have sent them just before it was killed, and
+/// two states may ask the same: the task itself shows whether they arrived.
+async fn unsent(
     desk: &Desk,
-    wait: &Wait,
     used: &Used,
-    ticket: &mut Ticket,
+    ticket: &Ticket,
+    responses: Raw,
+) -> Result<Option<Raw>, CallError> {
+    let round = &used.round;
+    if !is_first(desk, used, ticket, format!("{:032x}", round.id)).await? {
+        return Ok(None);
+    }
+    let mut left = responses.as_object().unwrap_or_default();
+    let keys = keys_of(&responses);
+    for key in &keys {
+        if !is_first(desk, used, ticket, round.question(key)).await? {
+            left.remove(key);
+        }
+    }
+    Ok(match left.len() {
+        0 => None,
+        all if all == keys.len() => Some(responses),
+        _ => Some(left.into()),
+    })
+}
+
+/// Whether nobody has used this yet, and the store says from now on that somebody has.
+async fn is_first(
+    desk: &Desk,
+    used: &Used,
+    ticket: &Ticket,
+    name: String,
 ) -> Result<bool, CallError> {
-    if ticket.recorded() == Recorded::Yes {
+    let before = ticket.marks().of(&name);
+    if before == Recorded::Yes {
         return Ok(true);
     }
-    let name = format!("{:032x}", used.id);
     match desk.store.use_state(&name, used.until_ms).await {
-        Ok(true) => {
-            ticket.set_recorded(Recorded::Yes);
-            Ok(true)
-        }
-        // Most likely by ourselves, in the try that was given up.
-        Ok(false) if ticket.recorded() == Recorded::Perhaps => {
-            ticket.set_recorded(Recorded::Yes);
-            Ok(true)
-        }
-        Ok(false) => {
-            let remote = wait.remote();
-            tracing::warn!(
-                request_id = request_id_field(remote.request_id()),
-                upstream = &*remote.member.name,
-                "answers to a task were marked as sent before, perhaps by an earlier process, and are not sent again"
-            );
-            Ok(false)
+        Ok(first) => {
+            // Else most likely by ourselves, in the try that was given up.
+            let ours = first || before == Recorded::Perhaps;
+            if ours {
+                ticket.marks().set(name, Recorded::Yes);
+            }
+            Ok(ours)
         }
         // What cannot be remembered is not done: it could be done twice.
         Err(error) => {
             if error.is_late() {
-                ticket.set_recorded(Recorded::Perhaps);
+                ticket.marks().set(name, Recorded::Perhaps);
             }
             Err(CallError::new(Kind::Unavailable, Origin::Gateway)
                 .detail("cannot remember that the answers were sent, so they were not")
@@ -278,6 +298,15 @@ async fn first_use(
                 .source(error))
         }
     }
+}
+
+fn note_sent_before(wait: &Wait) {
+    let remote = wait.remote();
+    tracing::warn!(
+        request_id = request_id_field(remote.request_id()),
+        upstream = &*remote.member.name,
+        "answers to a task were marked as sent before, perhaps by an earlier process, and are not sent again"
+    );
 }
 
 fn give(desk: &Arc<Desk>, ticket: Ticket, end: Result<End, CallError>) -> Answer {

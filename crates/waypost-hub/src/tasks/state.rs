@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 use waypost_wire::method;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::{OWN_STATE, REQUEST_STATE};
@@ -68,10 +69,79 @@ pub(crate) struct Round {
     /// When the task was made; milliseconds since the epoch.
     #[serde(rename = "b")]
     pub(crate) born_ms: u64,
+    /// What its caller has answered in earlier rounds.
+    #[serde(rename = "h", default, skip_serializing_if = "History::is_empty")]
+    pub(crate) history: History,
+}
+
+/// What the caller of a collapsed task has answered before a round, as far as is known to the state
+/// that carries it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct History {
+    /// The first round of the call; `None` stands for the one that this belongs to.
+    #[serde(rename = "f")]
+    first: Option<RoundId>,
+    /// The keys of the questions, in short, the newest last.
+    #[serde(rename = "k")]
+    keys: Vec<u64>,
 }
 
 /// The name of a round.
 pub(crate) type RoundId = u128;
+
+/// Answered questions that are remembered of one call.
+const REMEMBERED: usize = 64;
+
+impl Round {
+    /// The name of one of its questions: the same in every state that asks it. One that is asked
+    /// again under its key after it was answered is another.
+    pub(crate) fn question(&self, key: &str) -> String {
+        let short = digest(key);
+        let before = self.history.keys.iter().filter(|known| **known == short);
+        let mut hash = Sha256::new();
+        hash.update(self.history.first.unwrap_or(self.id).to_be_bytes());
+        hash.update(
+            u64::try_from(before.count())
+                .unwrap_or(u64::MAX)
+                .to_be_bytes(),
+        );
+        hash.update(key);
+        let hash = hash.finalize();
+        let name = hash
+            .iter()
+            .take(16)
+            .fold(0, |sum, byte| (sum << 8) | u128::from(*byte));
+        format!("q{name:032x}")
+    }
+
+    /// The history of the round after this one, before that is answered itself.
+    pub(crate) fn history(&self) -> History {
+        History {
+            first: self.history.first.or(Some(self.id)),
+            keys: self.history.keys.clone(),
+        }
+    }
+}
+
+impl History {
+    fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// These were answered too.
+    pub(crate) fn add(&mut self, keys: &[String]) {
+        self.keys.extend(keys.iter().map(|key| digest(key)));
+        let old = self.keys.len().saturating_sub(REMEMBERED);
+        self.keys.drain(..old);
+    }
+}
+
+fn digest(key: &str) -> u64 {
+    let hash = Sha256::digest(key);
+    hash.iter()
+        .take(8)
+        .fold(0, |sum, byte| (sum << 8) | u64::from(*byte))
+}
 
 /// What a state is tied to without being in it.
 #[derive(Clone, Debug)]
@@ -219,6 +289,7 @@ mod tests {
                 task: "täsk~1".to_owned(),
                 instance: Some("child".to_owned()),
                 born_ms: 3,
+                history: History::default(),
             }),
         }
     }

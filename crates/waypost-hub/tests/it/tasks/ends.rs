@@ -61,8 +61,8 @@ async fn codes_of_a_hop_are_the_tools_own_in_a_task() {
         let end = ends(got("failed", json!({ "error": inner })));
         let error = error(end.await.unwrap());
         // Who writes for sessions takes what was said.
-        assert_eq!((error.code(), error.said()), (code, Some(code)));
-        assert_eq!(super::kit::value(error.raw()), inner);
+        assert_eq!((error.code(), error.said()), (-32603, Some(code)));
+        assert_eq!(error.message(), "boom");
     }
 }
 

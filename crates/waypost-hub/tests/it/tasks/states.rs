@@ -115,6 +115,51 @@ async fn answers_that_were_remembered_and_never_arrived_are_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn two_states_that_ask_the_same_bring_one_answer() {
+    let ask = |keys: &[&str]| {
+        let question = json!({ "method": "elicitation/create", "params": {} });
+        let all: serde_json::Map<String, Value> = keys
+            .iter()
+            .map(|key| ((*key).to_owned(), question.clone()))
+            .collect();
+        got("input_required", json!({ "inputRequests": all }))
+    };
+    let state = |end: &End| result(end)["requestState"].clone();
+    let accept = |keys: &[&str]| {
+        let accept = json!({ "action": "accept" });
+        Value::Object(
+            keys.iter()
+                .map(|key| ((*key).to_owned(), accept.clone()))
+                .collect(),
+        )
+    };
+    let store = Arc::new(Memory::default());
+    let (before, first) = asked_of(with_store(&store)).await;
+    before.fake.on("tasks/get", [ask(&["r"])]);
+    let second = state(&answer(&before, &first).await.unwrap());
+    let after = with_store(&store).around(&before.fake);
+    after.fake.on("tasks/get", [ask(&["r", "s"])]);
+    let third = state(&answer(&after, &first).await.unwrap());
+    assert_eq!(after.fake.count("tasks/update"), 1);
+    after.fake.on("tasks/get", [done()]);
+    let end = after
+        .retry(elicits(), &second, accept(&["r"]))
+        .await
+        .unwrap();
+    end.into_end().await.unwrap();
+    assert_eq!(after.fake.count("tasks/update"), 2);
+    // What is left of it goes out.
+    let end = after
+        .retry(elicits(), &third, accept(&["r", "s"]))
+        .await
+        .unwrap();
+    end.into_end().await.unwrap();
+    assert_eq!(after.fake.count("tasks/update"), 3);
+    let told = after.fake.seen("tasks/update").pop().unwrap();
+    assert_eq!(told.param("inputResponses"), accept(&["s"]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn answers_whose_use_cannot_be_remembered_are_not_sent_and_can_be_given_again() {
     let store = Arc::new(Memory::default());
     let (world, state) = asked_of(with_store(&store)).await;
