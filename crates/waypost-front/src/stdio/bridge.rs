@@ -3,7 +3,7 @@
 //! Nothing but a ping before the session is answered here, and nothing is rewritten: requests travel as the bytes that the host
 //! wrote. What HTTP wants beside them is made here: headers, the session id, streams. `link` is
 //! the way to the daemon, `reply` what comes back for one request, `modern` are stateless calls,
-//! `params` the headers that tools ask for, `fault` what a host is told when the daemon does not
+//! `params` the headers that tools ask for, `unanswered` what the host has to answer, `fault` what a host is told when the daemon does not
 //! answer. The session that a host has at the daemon is in `legacy`.
 
 mod fault;
@@ -13,6 +13,7 @@ mod params;
 pub(crate) mod reply;
 #[cfg(test)]
 mod tests;
+mod unanswered;
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,9 +49,11 @@ use crate::legacy::serve::PING;
 use crate::outlet::Class;
 use crate::refusal::Refusal;
 use crate::rescue;
+
 pub use fault::Fault;
 use link::Link;
 use params::Params;
+use unanswered::Unanswered;
 
 /// What sends HTTP requests to the daemon.
 pub type Sender = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
@@ -87,6 +90,7 @@ pub(crate) struct Way {
     pub(crate) link: Link,
     pub(crate) outbox: Arc<Outbox>,
     params: Arc<Params>,
+    unanswered: Arc<Unanswered>,
     pub(crate) tasks: Tasks,
 }
 
@@ -112,6 +116,7 @@ impl Bridge {
             link: Link::new(daemon),
             outbox,
             params: Arc::default(),
+            unanswered: Arc::default(),
             tasks: daemon.tasks.clone(),
         };
         Self {
@@ -143,9 +148,9 @@ impl Bridge {
         self.ending.cancel();
     }
 
-    /// Whether all requests are answered.
+    /// Whether all requests are answered, and all that the host was asked.
     pub fn is_idle(&self) -> bool {
-        self.open.is_empty()
+        self.open.is_empty() && self.way.unanswered.is_empty()
     }
 
     /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest and

@@ -38,6 +38,7 @@ impl Call {
 
     /// To its answer. Cancelled, the daemon sees the connection close.
     pub(super) async fn run(self, slot: Slot) {
+        self.way.unanswered.answered(&self.request.params);
         let cancelled = slot.cancelled().clone();
         let Some(end) = cancelled.run_until_cancelled(self.to_end()).await else {
             return;
@@ -47,6 +48,7 @@ impl Call {
         match end {
             Ok(answer) => {
                 self.learn(&answer);
+                self.way.unanswered.note(&answer.outcome);
                 self.way.outbox.send([answer.message].into()).await;
             }
             Err(fault) => self.way.fail(&self.request.id, &fault).await,

@@ -47,6 +47,28 @@ type Answered = Result<Response<Body>, BoxError>;
 
 #[expect(clippy::disallowed_methods, reason = "a test waits for what it spawns")]
 fn host(answer: impl Fn(&Seen) -> Answered + Send + Sync + 'static) -> Host {
+    let (daemon, seen) = daemon(answer);
+    let (to, input) = tokio::io::duplex(1 << 20);
+    let (output, from) = tokio::io::duplex(1 << 20);
+    let bridge = Bridge::new(&daemon, output);
+    let ending = bridge.ending.clone();
+    let bridged = tokio::spawn(async move {
+        bridge.read(input).await;
+        bridge.finish(Duration::from_secs(5)).await
+    });
+    Host {
+        to,
+        from: BufReader::new(from).lines(),
+        bridged,
+        seen,
+        ending,
+    }
+}
+
+/// A daemon, and what it has seen.
+fn daemon(
+    answer: impl Fn(&Seen) -> Answered + Send + Sync + 'static,
+) -> (Daemon, Arc<Mutex<Vec<Seen>>>) {
     let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
     let (record, answer) = (Arc::clone(&seen), Arc::new(answer));
     let sender = service_fn(move |request: Request<Body>| {
@@ -70,21 +92,7 @@ fn host(answer: impl Fn(&Seen) -> Answered + Send + Sync + 'static) -> Host {
         tasks: Tasks::default(),
         limit: 1 << 20,
     };
-    let (to, input) = tokio::io::duplex(1 << 20);
-    let (output, from) = tokio::io::duplex(1 << 20);
-    let bridge = Bridge::new(&daemon, output);
-    let ending = bridge.ending.clone();
-    let bridged = tokio::spawn(async move {
-        bridge.read(input).await;
-        bridge.finish(Duration::from_secs(5)).await
-    });
-    Host {
-        to,
-        from: BufReader::new(from).lines(),
-        bridged,
-        seen,
-        ending,
-    }
+    (daemon, seen)
 }
 
 impl Host {
@@ -498,4 +506,42 @@ async fn r42_while_draining_only_stateless_retries_go_on() {
         .into_iter()
         .map(|seen| seen.message["method"].clone());
     assert_eq!(called.filter(|method| method == "tools/call").count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_host_has_not_answered_yet_is_open() {
+    let (daemon, _) = daemon(|seen| {
+        let asks = !seen.message["params"]["requestState"].is_string();
+        json_answer(
+            seen,
+            match asks {
+                true => json!({ "resultType": "input_required", "requestState": "s" }),
+                false => json!({ "resultType": "complete" }),
+            },
+        )
+    });
+    let (mut to, input) = tokio::io::duplex(1 << 20);
+    let (output, from) = tokio::io::duplex(1 << 20);
+    let bridge = Bridge::new(&daemon, output);
+    let talk = async {
+        let mut from = BufReader::new(from).lines();
+        let meta = json!({ "io.modelcontextprotocol/protocolVersion": "2026-07-28" });
+        let mut params = json!({ "name": "a", "_meta": meta });
+        for (state, is_idle) in [(None, false), (Some("s"), true), (None, false)] {
+            params["requestState"] = json!(state);
+            let call =
+                json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+            to.write_all(format!("{call}\n").as_bytes()).await.unwrap();
+            from.next_line().await.unwrap().unwrap();
+            // The token of the request goes a moment later.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert_eq!(bridge.is_idle(), is_idle, "{state:?}");
+        }
+        tokio::time::sleep(Duration::from_secs(601)).await;
+        assert!(bridge.is_idle(), "nobody answers any more");
+    };
+    tokio::select! {
+        () = bridge.read(input) => panic!("the input has ended"),
+        () = talk => {}
+    }
 }
