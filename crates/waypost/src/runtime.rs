@@ -11,6 +11,7 @@ mod connection;
 mod core;
 mod http2;
 mod patient;
+mod resets;
 
 pub use self::bind::Shares;
 pub(crate) use self::bind::bind;

@@ -30,6 +30,7 @@ use waypost_hub::lifecycle::Tasks;
 
 use super::connection::{Answers, Ending, IDLE, TAKE};
 use super::patient::{Leaves as _, Patient};
+use super::resets::Resets;
 
 /// What such a connection begins with.
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -49,10 +50,14 @@ const HEADERS: u32 = 64 << 10;
 const WAITING: usize = 64 << 10;
 const PIECE: usize = 16 << 10;
 
-/// Streams that their client has reset before they were looked at, and that were reset for its
-/// mistakes. One that has more of them does nothing else, and loses its connection.
-const RESET_BY_CLIENT: usize = 20;
-const RESET_BY_US: usize = 256;
+/// Streams that their client has reset before they were looked at. It may give up all that it may
+/// have at once; one that has more of them does nothing else, and loses its connection.
+const RESET_BY_CLIENT: usize = STREAMS as usize;
+
+/// Streams that were reset for mistakes of the client, over the life of a connection: calls beyond
+/// [`STREAMS`] are among them. Half of them are enough to tell the client to go, so that what it
+/// has open is finished before its connection would be lost.
+const RESET_BY_US: usize = 4_096;
 
 /// A client that says nothing is asked whether it is there, and has so long to say so.
 const ASK: Duration = Duration::from_secs(30);
@@ -108,6 +113,7 @@ pub(super) async fn serve<S: Answers<Incoming>>(
         last,
     };
     let told = CancellationToken::new();
+    let stream = Resets::new(stream, RESET_BY_US / 2, told.clone());
     let service = Named {
         service,
         told: told.clone(),
@@ -175,7 +181,7 @@ struct Leaving {
     last: CancellationToken,
 }
 
-type Served<S> = http2::Connection<TokioIo<Patient<TcpStream>>, Named<S>, Streams>;
+type Served<S> = http2::Connection<TokioIo<Resets<Patient<TcpStream>>>, Named<S>, Streams>;
 
 /// Spawns the streams of one connection.
 #[derive(Clone)]

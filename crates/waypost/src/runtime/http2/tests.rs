@@ -357,28 +357,88 @@ async fn r74_an_answer_of_which_nothing_is_taken_is_given_up() {
     drop(answer);
 }
 
-#[tokio::test]
-async fn a_flood_of_resets_ends_its_connection() {
+/// What a client says that begins so many calls, and resets each at once.
+fn begun_and_reset(calls: u32) -> Vec<u8> {
     const HEADERS_AND_RESET: [u8; 29] = [
         0, 0, 7, 1, 5, 0, 0, 0, 0, 0x82, 0x84, 0x86, 1, 2, b'h', b'h', 0, 0, 4, 3, 0, 0, 0, 0, 0,
         0, 0, 0, 8,
     ];
-    let door = Door::new(8);
-    let works = Works::default();
-    let address = listens(&door, echo(&works)).await;
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut flood = PREFACE.to_vec();
-    flood.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
-    for stream in (1_u32..400).step_by(2) {
+    let mut said = PREFACE.to_vec();
+    said.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    for stream in (1..2 * calls).step_by(2) {
         let mut pair = HEADERS_AND_RESET;
         pair[5..9].copy_from_slice(&stream.to_be_bytes());
         pair[21..25].copy_from_slice(&stream.to_be_bytes());
-        flood.extend(pair);
+        said.extend(pair);
     }
-    stream.write_all(&flood).await.unwrap();
+    said
+}
+
+/// All that is said to who says this, until it is `enough` or the end.
+async fn said_to(address: SocketAddr, what: &[u8], enough: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
     let mut said = Vec::new();
-    drop(timeout(SOON, stream.read_to_end(&mut said)).await.unwrap());
-    let reason = b"too_many_resets";
-    assert!(said.windows(reason.len()).any(|part| part == reason));
+    let talk = async {
+        stream.write_all(what).await.unwrap();
+        while !enough(&said)
+            && stream
+                .read_buf(&mut said)
+                .await
+                .is_ok_and(|count| count > 0)
+        {}
+    };
+    timeout(SOON, talk).await.unwrap();
+    said
+}
+
+fn has(said: &[u8], part: &[u8]) -> bool {
+    said.windows(part.len()).any(|window| window == part)
+}
+
+#[tokio::test]
+async fn a_flood_of_resets_ends_its_connection() {
+    let door = Door::new(8);
+    let works = Works::default();
+    let address = listens(&door, echo(&works)).await;
+    let said = said_to(address, &begun_and_reset(2_000), |_| false).await;
+    assert!(has(&said, b"too_many_resets"));
     assert_eq!(works.count(), 0);
+}
+
+#[tokio::test]
+async fn who_gives_up_all_that_it_may_have_at_once_keeps_its_connection() {
+    let door = Door::new(8);
+    let address = listens(&door, echo(&Works::default())).await;
+    let ping = [
+        0, 0, 8, 6, 0, 0, 0, 0, 0, b'a', b'r', b'e', b' ', b'y', b'o', b'u', b'?',
+    ];
+    let what = [begun_and_reset(STREAMS), ping.to_vec()].concat();
+    let said = said_to(address, &what, |said| has(said, b"are you?")).await;
+    assert!(has(&said, b"are you?") && !has(&said, b"too_many_resets"));
+}
+
+#[tokio::test]
+async fn who_has_made_many_mistakes_is_told_to_go_before_it_must() {
+    // With a body longer than it says, each is a mistake.
+    let mistake = |stream: u32| {
+        let mut frames = vec![0, 0, 11, 1, 4];
+        frames.extend(stream.to_be_bytes());
+        frames.extend([0x83, 0x84, 0x86, 1, 2, b'h', b'h', 0x0f, 0x0d, 1, b'1']);
+        frames.extend([0, 0, 2, 0, 1]);
+        frames.extend(stream.to_be_bytes());
+        frames.extend(b"xx");
+        frames
+    };
+    let door = Door::new(8);
+    let address = listens(&door, echo(&Works::default())).await;
+    let mut what = PREFACE.to_vec();
+    what.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    let many = u32::try_from(RESET_BY_US / 2).unwrap();
+    what.extend((0..many).flat_map(|n| mistake(2 * n + 1)));
+    // The first GOAWAY of a graceful end names no stream, and no error.
+    let gently = [
+        0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0,
+    ];
+    let said = said_to(address, &what, |said| has(said, &gently)).await;
+    assert!(has(&said, &gently));
 }
