@@ -350,10 +350,14 @@ impl Source {
                     }
                 }
                 Said::Live(acknowledged) => {
-                    if std::mem::take(&mut self.is_promised) {
-                        let promised = self.group.uris.clone();
-                        self.group.keep_acknowledged(&acknowledged);
-                        self.broken(&promised, None);
+                    let asked = self.group.uris.clone();
+                    let tasks = self.group.tasks.clone();
+                    self.group.keep_acknowledged(&acknowledged);
+                    self.broken(&asked, None);
+                    if !std::mem::take(&mut self.is_promised) {
+                        // They were told of until now, and are asked for again next time.
+                        (self.group.uris, self.group.tasks) = (asked, tasks);
+                    } else {
                         if self.group.is_empty() {
                             return None;
                         }

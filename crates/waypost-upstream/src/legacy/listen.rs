@@ -23,7 +23,7 @@ use waypost_wire::raw::Raw;
 
 use super::listeners::{Ears, Filter};
 use super::session::Session;
-use super::subscribed::{Said, Subscribed, Subscription};
+use super::subscribed::{Said, Subscribed, Subscription, is_final};
 use super::translate;
 use crate::fault::Fault;
 
@@ -32,8 +32,40 @@ use crate::fault::Fault;
 /// longer.
 const SUBSCRIBED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A resource, and how the server refused to tell of it if it did.
-type Settled = BoxFuture<'static, (String, Option<ErrorObject>)>;
+/// Waits for what the server says of a resource.
+type Settled = BoxFuture<'static, Settlement>;
+
+/// What the server said of a resource.
+struct Settlement {
+    uri: String,
+    /// How it refused to tell of it, if it did.
+    refusal: Option<ErrorObject>,
+    /// It is asked again: waits for what it says in the end.
+    later: Option<Settled>,
+}
+
+fn settled(uri: &str, subscription: &Subscription) -> Settled {
+    let uri = uri.to_owned();
+    let (first, later) = (subscription.settled(false), subscription.settled(true));
+    async move {
+        let refusal = first.await;
+        let goes_on = refusal.as_ref().is_some_and(|error| !is_final(error));
+        let again = uri.clone();
+        let later = async move {
+            Settlement {
+                uri: again,
+                refusal: later.await,
+                later: None,
+            }
+        };
+        Settlement {
+            uri,
+            refusal,
+            later: goes_on.then(|| later.boxed()),
+        }
+    }
+    .boxed()
+}
 
 /// Subscribes to what of the wish the server can tell of.
 ///
@@ -86,10 +118,7 @@ pub(crate) async fn open(
             }
         } else {
             listener.open = asked
-                .map(|(uri, subscription)| {
-                    let (uri, settled) = (uri.clone(), subscription.settled());
-                    async move { (uri, settled.await) }.boxed()
-                })
+                .map(|(uri, subscription)| settled(uri, subscription))
                 .collect();
             let refused = listener.wait().await;
             filter.uris.retain(|uri| !refused.contains(uri));
@@ -122,16 +151,31 @@ struct Listener {
 }
 
 impl Listener {
-    /// Waits for the server's answers as long as the acknowledgement may; what it refused.
+    /// Waits for the server's answers as long as the acknowledgement may; what it refused for good.
     async fn wait(&mut self) -> Vec<String> {
         let until = Instant::now() + SUBSCRIBED_WITHIN;
-        let mut refused = Vec::new();
-        while let Ok(Some((uri, refusal))) = timeout_at(until, self.open.next()).await {
-            if refusal.is_some() {
-                refused.push(uri);
+        let (mut refused, mut later) = (Vec::new(), Vec::new());
+        while let Ok(Some(said)) = timeout_at(until, self.open.next()).await {
+            match (&said.refusal, said.later) {
+                (Some(error), Some(again)) => {
+                    self.tell_refusal(&said.uri, error);
+                    later.push(again);
+                }
+                (Some(_), None) => refused.push(said.uri),
+                (None, _) => {}
             }
         }
+        self.open.extend(later);
         refused
+    }
+
+    fn tell_refusal(&self, uri: &str, error: &ErrorObject) {
+        SubscriptionRefused {
+            upstream: &self.upstream,
+            uri,
+            code: Some(error.code()),
+        }
+        .emit();
     }
 
     /// The server has agreed later than the client was told: it may have missed a change.
@@ -168,17 +212,13 @@ impl Stream for Listener {
             let notification = self.signed(notification);
             return Poll::Ready(Some(Ok(Event::Notification(notification))));
         }
-        while let Poll::Ready(Some((uri, refusal))) = self.open.poll_next_unpin(cx) {
-            let Some(error) = refusal else {
-                let notification = self.caught_up(&uri);
+        while let Poll::Ready(Some(said)) = self.open.poll_next_unpin(cx) {
+            let Some(error) = said.refusal else {
+                let notification = self.caught_up(&said.uri);
                 return Poll::Ready(Some(Ok(Event::Notification(notification))));
             };
-            SubscriptionRefused {
-                upstream: &self.upstream,
-                uri: &uri,
-                code: Some(error.code()),
-            }
-            .emit();
+            self.tell_refusal(&said.uri, &error);
+            self.open.extend(said.later);
         }
         match self.ears.end.poll_unpin(cx) {
             Poll::Ready(fault) => {

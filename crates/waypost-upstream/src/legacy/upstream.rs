@@ -113,6 +113,21 @@ impl Legacy {
         Ok((shown(&session), Arc::clone(session.instance())))
     }
 
+    async fn listen(&self, call: &Call) -> Result<Reply, Fault> {
+        // To subscribe twice does what once does.
+        let mut again = call.awaits_servers;
+        loop {
+            let session = self.pool.of(call).await?;
+            if !call.carrier.admits(Some(session.instance())) {
+                return Ok(unknown_task());
+            }
+            match listen::open(session, &self.upstream, call).await {
+                Err(Fault::SessionLost | Fault::Forgotten) if std::mem::take(&mut again) => {}
+                opened => return opened,
+            }
+        }
+    }
+
     /// Answers `call`.
     ///
     /// # Errors
@@ -123,13 +138,7 @@ impl Legacy {
                 let session = self.pool.home().await?;
                 return Ok(described(&session));
             }
-            method::LISTEN => {
-                let session = self.pool.of(&call).await?;
-                if !call.carrier.admits(Some(session.instance())) {
-                    return Ok(unknown_task());
-                }
-                return Ok(listen::open(session, &self.upstream, &call).await?);
-            }
+            method::LISTEN => return Ok(self.listen(&call).await?),
             method::TASKS_GET | method::TASKS_UPDATE | method::TASKS_CANCEL => {
                 return Ok(self.task(&call).await?);
             }

@@ -85,9 +85,10 @@ async fn one_subscription_that_is_not_answered_holds_up_no_other() {
     for _ in 0..2 {
         agrees(&line, "resources/unsubscribe").await;
     }
-    // It may have subscribed, which is taken back once that is known.
-    let waited = is_asked(&line, "resources/unsubscribe", 60).await;
+    // It may have subscribed, which is taken back once that is known, or not in time.
+    let waited = is_asked(&line, "resources/unsubscribe", 20).await;
     assert_eq!(waited, None);
+    assert!(is_asked(&line, "resources/unsubscribe", 20).await.is_some());
 }
 
 /// Begins to listen to `x:1` at a server that has not answered when that is acknowledged.
@@ -311,13 +312,17 @@ async fn a_server_that_answers_nothing_is_asked_for_so_many_at_once() {
     let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
     let ((_events, _), line) = join(listens(&legacy, &uris), server.first()).await;
     let mut open = Vec::new();
-    while let Some(request) = is_asked(&line, "resources/subscribe", 60).await {
+    while let Some(request) = is_asked(&line, "resources/subscribe", 6).await {
         open.push(request);
     }
-    assert_eq!(open.len(), 64);
+    assert_eq!(open.len(), 24);
     line.says(&json!({ "id": open[0]["id"], "result": {} }));
     assert!(is_asked(&line, "resources/subscribe", 1).await.is_some());
-    assert!(is_asked(&line, "resources/subscribe", 60).await.is_none());
+    assert!(is_asked(&line, "resources/subscribe", 6).await.is_none());
+    // Those that wait have their turn in the end.
+    for _ in 0..60 {
+        assert!(is_asked(&line, "resources/subscribe", 60).await.is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -333,4 +338,72 @@ async fn who_awaits_the_server_gets_no_failure_of_before() {
     assert_eq!(asked, "x:1");
     assert!(matches!(answer, Ok(Reply::Stream(_))), "{answer:?}");
     assert!(before.elapsed() < Duration::from_millis(100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_awaits_the_server_is_not_held_up_by_those_who_do_not() {
+    let (server, legacy) = server();
+    let uris: Vec<String> = (0..100).map(|n| format!("x:{n}")).collect();
+    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
+    let ((_events, _), line) = join(listens(&legacy, &uris), server.first()).await;
+    while is_asked(&line, "resources/subscribe", 6).await.is_some() {}
+    let before = Instant::now();
+    for uri in ["y:1", "x:99"] {
+        let asks = legacy.call(awaiting(uri));
+        let (answer, asked) = join(asks, agrees(&line, "resources/subscribe")).await;
+        assert_eq!(asked, uri);
+        assert!(matches!(answer, Ok(Reply::Stream(_))), "{answer:?}");
+    }
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_waits_for_any_more_is_given_up_and_taken_back() {
+    let (server, legacy) = server();
+    let leaves = timeout(Duration::from_secs(1), legacy.call(awaiting("x:1")));
+    let (left, line) = join(leaves, server.first()).await;
+    assert!(left.is_err());
+    line.request("resources/subscribe").await;
+    let taken_back = is_asked(&line, "resources/unsubscribe", 40).await.unwrap();
+    assert_eq!(taken_back["params"]["uri"], "x:1");
+    assert!(is_asked(&line, "resources/subscribe", 60).await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_for_now_is_asked_for_again() {
+    let (server, legacy) = server();
+    let refuses = async {
+        let line = server.first().await;
+        let request = line.request("resources/subscribe").await;
+        let error = json!({ "code": -32050, "message": "not now" });
+        line.says(&json!({ "id": request["id"], "error": error }));
+        line
+    };
+    let ((mut events, honoured), line) = join(listens(&legacy, &["x:1"]), refuses).await;
+    assert_eq!(honoured, ["x:1"]);
+    assert_eq!(agrees(&line, "resources/subscribe").await, "x:1");
+    let told = timeout(Duration::from_secs(1), events.next()).await;
+    let Ok(Some(Ok(Event::Notification(told)))) = told else {
+        panic!("{told:?}")
+    };
+    assert_eq!(told.method, "notifications/resources/updated");
+    drop(events);
+    assert_eq!(agrees(&line, "resources/unsubscribe").await, "x:1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_awaits_the_server_does_not_notice_that_it_lost_the_session() {
+    let (server, legacy) = server();
+    let plays = async {
+        let line = server.first().await;
+        line.request("resources/subscribe").await;
+        line.is_forgotten();
+        while server.dialled() < 2 {
+            sleep(Duration::from_millis(1)).await;
+        }
+        agrees(&server.line(1), "resources/subscribe").await
+    };
+    let (answer, asked) = join(legacy.call(awaiting("x:1")), plays).await;
+    assert_eq!(asked, "x:1");
+    assert!(matches!(answer, Ok(Reply::Stream(_))), "{answer:?}");
 }
