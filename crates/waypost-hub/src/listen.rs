@@ -2,6 +2,7 @@
 //! resources and tasks, on one stream (specification: subscriptions).
 
 mod filter;
+mod polled;
 mod source;
 
 use std::sync::Arc;
@@ -28,7 +29,8 @@ use crate::own;
 use crate::reply::{End, Event, EventStream, Reply};
 use crate::status::State;
 use crate::subscription::Why;
-use filter::Filter;
+use filter::{Filter, Wishes};
+use polled::Polled;
 use source::{Group, Source};
 
 /// How long the acknowledgement waits for the upstreams' own subscriptions: it must not promise
@@ -69,20 +71,23 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         hub.first_look(&call.view).await;
     }
     hub.await_tasks(&call, filter.tasks(), OPEN_WITHIN).await;
-    let groups = filter.by_upstream(&hub, &call);
-    let sources = match sources(groups, call.awaits_servers).await {
+    let until = Instant::now() + OPEN_WITHIN;
+    let Wishes { groups, tasks } = filter.wishes(&hub, &call);
+    let sources = match sources(groups, call.awaits_servers, until).await {
         Ok(sources) => sources,
         Err(Why::Refused(error)) => return Ok(Reply::error(error)),
         Err(Why::Failed(error)) => return Err(error),
     };
 
+    let polled = polled::open(&hub, &call, polled::untold(tasks, &sources), until).await;
     let stamp = Stamp {
         id: call.id.raw().clone(),
     };
-    let acknowledged = stamp.event(method::ACKNOWLEDGED, filter.acknowledged(&sources));
+    let acknowledged = stamp.event(method::ACKNOWLEDGED, filter.acknowledged(&sources, &polled));
     let own = own_changes(changes, filter, call.view.clone());
     let mut events: Vec<EventStream> = vec![own];
     events.extend(sources.into_iter().map(Source::into_events));
+    events.extend(polled.into_iter().map(Polled::into_events));
     let events = stream::select_all(events);
     let draining = hub.draining().cancelled_owned();
     let stop = async move {
@@ -113,11 +118,10 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     )))
 }
 
-async fn sources(groups: Vec<Group>, awaited: bool) -> Result<Vec<Source>, Why> {
+async fn sources(groups: Vec<Group>, awaited: bool, until: Instant) -> Result<Vec<Source>, Why> {
     if awaited {
         return try_join_all(groups.into_iter().map(Source::open_patiently)).await;
     }
-    let until = Instant::now() + OPEN_WITHIN;
     let opened = groups.into_iter().map(|group| Source::open(group, until));
     Ok(join_all(opened).await.into_iter().flatten().collect())
 }

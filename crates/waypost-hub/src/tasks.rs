@@ -6,6 +6,7 @@
 //! | [`handle`] | what a task is called towards its caller |
 //! | [`passthrough`] | how `tasks/*` reach the task |
 //! | `collapse`, `schedule`, `progress` | how Waypost waits for a task in its caller's place |
+//! | `watch` | how listeners hear of a task whose server tells nothing |
 //! | `rounds`, `beside`, `parked`, `state` | how a task that asks reaches a caller that knows no tasks |
 //!
 //! `drive` puts them together for one call.
@@ -25,12 +26,14 @@ pub(crate) mod rounds;
 pub(crate) mod schedule;
 pub(crate) mod state;
 pub(crate) mod tags;
+pub(crate) mod watch;
 
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use tokio::sync::watch::Receiver;
 use waypost_config::config::TaskTimes;
 use waypost_wire::result::REQUEST_STATE;
 
@@ -51,6 +54,7 @@ use parked::Parked;
 use remote::Cancels;
 use state::States;
 use tags::ToolTags;
+use watch::{Seen, Watches};
 
 /// Where calls that may become tasks, and calls about tasks, pass through.
 #[derive(Clone, Debug)]
@@ -69,6 +73,7 @@ pub(crate) struct Desk {
     pub(crate) issuer: u64,
     on_task_only: OnceLock<OnTaskOnly>,
     tools: ToolTags,
+    watches: Watches,
 }
 
 /// Told of an upstream of which a tool turned out to answer only with tasks.
@@ -115,6 +120,7 @@ impl TaskDesk {
             background,
             issuer: rand::random(),
             on_task_only: OnceLock::new(),
+            watches: Watches::default(),
         }))
     }
 
@@ -234,6 +240,12 @@ impl TaskDesk {
                 Err(CallError::unknown_task())
             }
         }
+    }
+
+    /// How a task of the caller of `call` is from now on, for one who listens and is not told by
+    /// its server; `None` when too many are listened to so.
+    pub(crate) fn watch(&self, task: &Opened, call: &Call) -> Option<Receiver<Seen>> {
+        self.0.watch(task, call)
     }
 
     /// How many calls whose tasks ask wait for their callers.

@@ -1,5 +1,6 @@
 //! What a listener wants to hear.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use waypost_wire::code;
@@ -7,6 +8,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
+use super::polled::{Polled, TaskWish};
 use super::source::{Group, Source};
 use crate::call::Call;
 use crate::catalog::entry::Kind;
@@ -25,6 +27,14 @@ pub(super) struct Filter {
     resources: bool,
     uris: Vec<String>,
     tasks: Vec<String>,
+}
+
+/// What a listener asks of upstreams.
+pub(super) struct Wishes {
+    /// What each is asked to tell.
+    pub(super) groups: Vec<Group>,
+    /// The tasks among it, for those that do not.
+    pub(super) tasks: Vec<TaskWish>,
 }
 
 impl Filter {
@@ -86,12 +96,13 @@ impl Filter {
 
     /// Which upstream is asked for which resources and tasks, under its own names. What nobody
     /// has is left out, and so out of the acknowledgement.
-    pub(super) fn by_upstream(&self, hub: &Hub, call: &Call) -> Vec<Group> {
+    pub(super) fn wishes(&self, hub: &Hub, call: &Call) -> Wishes {
         let catalog = hub.catalog();
         let endpoint = call.view.name().and_then(|name| catalog.endpoint(name));
         let rules = endpoint.map(|endpoint| &endpoint.rules);
         let begin = |member: &Arc<Member>| Group::new(member, call, rules);
         let mut groups: Vec<Group> = Vec::new();
+        let mut tasks = Vec::new();
         for uri in &self.uris {
             if let Ok((member, original)) = catalog.resource_owner(&call.view, uri) {
                 add(&mut groups, &member, begin, |group| {
@@ -102,15 +113,22 @@ impl Filter {
         for handle in &self.tasks {
             if let Ok(task) = hub.desk.open(&catalog, call, handle) {
                 add(&mut groups, &task.member, begin, |group| {
-                    group.add_task(task.id, handle, task.instance);
+                    group.add_task(task.id.clone(), handle, task.instance.clone());
+                });
+                let mut group = begin(&task.member);
+                group.add_task(task.id.clone(), handle, task.instance.clone());
+                tasks.push(TaskWish {
+                    handle: handle.clone(),
+                    task,
+                    group,
                 });
             }
         }
-        groups
+        Wishes { groups, tasks }
     }
 
     /// The subset that is honoured.
-    pub(super) fn acknowledged(&self, sources: &[Source]) -> Object {
+    pub(super) fn acknowledged(&self, sources: &[Source], polled: &[Polled]) -> Object {
         let mut honoured = Object::new();
         for (member, wanted) in [
             ("toolsListChanged", self.tools),
@@ -122,7 +140,10 @@ impl Filter {
             }
         }
         let uris: Vec<&str> = sources.iter().flat_map(|s| s.heard_uris()).collect();
-        let tasks: Vec<&str> = sources.iter().flat_map(|s| s.heard_tasks()).collect();
+        let told = sources.iter().flat_map(|s| s.heard_tasks());
+        let heard: HashSet<&str> = told.chain(polled.iter().map(Polled::handle)).collect();
+        let tasks = self.tasks.iter().map(String::as_str);
+        let tasks: Vec<&str> = tasks.filter(|handle| heard.contains(handle)).collect();
         if !uris.is_empty() {
             honoured.set("resourceSubscriptions", Raw::from_serialize(&uris));
         }
@@ -154,7 +175,7 @@ fn add(
 }
 
 fn deduplicated(list: Vec<String>) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     list.into_iter()
         .filter(|item| seen.insert(item.clone()))
         .collect()

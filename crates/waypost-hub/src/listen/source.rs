@@ -187,7 +187,7 @@ impl Group {
     }
 
     /// The notification under the client's names; `None` for what it did not ask for.
-    fn renamed(&self, mut notification: Notification) -> Option<Notification> {
+    pub(super) fn renamed(&self, mut notification: Notification) -> Option<Notification> {
         let (member, names) = match notification.method.as_str() {
             method::RESOURCE_UPDATED => ("uri", &self.uris),
             method::TASK_STATUS => ("taskId", &self.tasks),

@@ -70,6 +70,15 @@ impl Schedule {
         self.clamp(jittered(wait))
     }
 
+    /// The wait before the next poll where nobody is in a hurry: as long as the upstream asks for.
+    /// Without a hint it doubles, as in [`Schedule::wait`].
+    pub(crate) fn pace(&mut self, hint: Option<Duration>) -> Duration {
+        match hint {
+            Some(hint) => self.clamp(jittered(self.clamp(hint))),
+            None => self.wait(None),
+        }
+    }
+
     /// The wait after a poll that failed; `None` when it was one too many.
     pub(crate) fn failed(&mut self) -> Option<Duration> {
         self.looked = true;

@@ -27,3 +27,4 @@ mod supervising;
 mod tasks;
 mod unread;
 mod views;
+mod watching;
