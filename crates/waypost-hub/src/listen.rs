@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{self, StreamExt as _};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::{META, SUBSCRIPTION_ID};
@@ -84,8 +84,13 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         id: call.id.raw().clone(),
     };
     let acknowledged = stamp.event(method::ACKNOWLEDGED, filter.acknowledged(&sources, &polled));
-    let own = own_changes(changes, filter, call.view.clone());
-    let mut events: Vec<EventStream> = vec![own];
+    let own = OwnChanges {
+        changes,
+        filter,
+        view: call.view.clone(),
+        pending: Vec::new(),
+    };
+    let mut events: Vec<EventStream> = vec![own.into_events()];
     events.extend(sources.into_iter().map(Source::into_events));
     events.extend(polled.into_iter().map(Polled::into_events));
     let events = stream::select_all(events);
@@ -135,36 +140,58 @@ fn all_followed(hub: &Hub, view: &View) -> bool {
 }
 
 /// List changes of the view, as the filter wants them.
-fn own_changes(changes: Receiver<Change>, filter: Filter, view: View) -> EventStream {
-    let state = (changes, filter, view, Vec::<&'static str>::new());
-    Box::pin(stream::unfold(
-        state,
-        |(mut changes, filter, view, mut pending)| async move {
+struct OwnChanges {
+    changes: Receiver<Change>,
+    filter: Filter,
+    view: View,
+    /// What is still to be told, each once.
+    pending: Vec<&'static str>,
+}
+
+impl OwnChanges {
+    fn into_events(self) -> EventStream {
+        Box::pin(stream::unfold(self, |mut own| async move {
+            let event = Event::Notification(Notification {
+                method: own.next().await?.to_owned(),
+                params: Object::new(),
+            });
+            Some((Ok(event), own))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<&'static str> {
+        while self.pending.is_empty() {
+            let mut said = self.changes.recv().await;
             loop {
-                if let Some(method) = pending.pop() {
-                    let params = Object::new();
-                    let event = Event::Notification(Notification {
-                        method: method.to_owned(),
-                        params,
-                    });
-                    return Some((Ok(event), (changes, filter, view, pending)));
-                }
-                match changes.recv().await {
-                    Ok(change) if change.view == view && filter.wants(change.kind) => {
-                        pending.push(change.kind.changed());
-                    }
-                    Ok(_) => {}
-                    // Too slow for each single one: what matters is that there were some.
-                    Err(RecvError::Lagged(_)) => {
-                        let kinds = [Kind::Tool, Kind::Prompt, Kind::Resource];
-                        let wanted = kinds.into_iter().filter(|kind| filter.wants(*kind));
-                        pending.extend(wanted.map(Kind::changed));
-                    }
-                    Err(RecvError::Closed) => return None,
-                }
+                self.note(said)?;
+                // Of what came while nobody took it, one of each kind is enough.
+                said = match self.changes.try_recv() {
+                    Ok(change) => Ok(change),
+                    Err(TryRecvError::Lagged(count)) => Err(RecvError::Lagged(count)),
+                    Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+                };
             }
-        },
-    ))
+        }
+        self.pending.pop()
+    }
+
+    fn note(&mut self, said: Result<Change, RecvError>) -> Option<()> {
+        match said {
+            Ok(change) if change.view == self.view => self.add(change.kind),
+            Ok(_) => {}
+            // Too slow for each single one: what matters is that there were some.
+            Err(RecvError::Lagged(_)) => Kind::ALL.into_iter().for_each(|kind| self.add(kind)),
+            Err(RecvError::Closed) => return None,
+        }
+        Some(())
+    }
+
+    fn add(&mut self, kind: Kind) {
+        let method = kind.changed();
+        if self.filter.wants(kind) && !self.pending.contains(&method) {
+            self.pending.push(method);
+        }
+    }
 }
 
 /// Marks every message as belonging to this subscription.

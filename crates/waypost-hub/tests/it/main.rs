@@ -23,6 +23,7 @@ mod search;
 mod searching;
 mod shaping;
 mod sound;
+mod slow_listeners;
 mod supervising;
 mod tasks;
 mod unread;
