@@ -3,12 +3,14 @@
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use waypost_testkit::client::{Arriving, Client};
-use waypost_testkit::kit::legacy::Revision;
+use waypost_testkit::demo::legacy_tasks;
+use waypost_testkit::kit::legacy::{Options, Revision};
 use waypost_testkit::peer::{Kind, Peer, Target};
+use waypost_testkit::run::ANY_PORT;
 use waypost_tests::gateway::Gateway;
 
 use crate::process::program;
-use crate::stage::{Stage, Way, both_ways};
+use crate::stage::{Stage, Way, both_ways, quick};
 use crate::support::{SOON, accept, created, task_in, tool_names};
 
 both_ways! {
@@ -108,6 +110,37 @@ async fn tasks_are_told_of_under_their_handles(way: Way) {
     // The question may have been asked before anybody listened.
     task_in(&client, &handle, "input_required").await;
     let answers = json!({ "confirm-1": accept(json!({ "confirm": true })) });
+    let params = json!({ "taskId": handle, "inputResponses": answers });
+    let reply = client.call("tasks/update", params).await.unwrap();
+    assert_eq!(reply.result()["resultType"], "complete", "{}", reply.answer);
+    let mut told = Value::Null;
+    while told["params"]["status"] != "completed" {
+        told = next(&mut stream).await;
+        assert_eq!(told["method"], "notifications/tasks", "{told}");
+        assert_eq!(told["params"]["taskId"], handle.as_str());
+        assert_eq!(*subscription(&told), json!(1));
+    }
+    assert_eq!(told["params"]["result"]["content"][0]["text"], "Deleted f.");
+}
+
+#[tokio::test]
+async fn tasks_of_servers_that_tell_nothing_are_told_of() {
+    let server = legacy_tasks(ANY_PORT, quick(), Options::default());
+    let server = server.await.unwrap();
+    let upstream = format!("d: {{ url: '{}', required: true }}", server.url);
+    let gateway = Gateway::start(&upstream).await.unwrap();
+    let client = Client::new(&gateway.url).with_tasks();
+    let arguments = json!({ "filename": "f" });
+    let handle = created(&client.tool("d_confirm_delete", arguments).await.unwrap());
+    let wanted = json!({ "taskIds": [handle] });
+    let (mut stream, acknowledged) = listen(&client, wanted.clone(), &json!(1)).await;
+    assert_eq!(acknowledged, wanted);
+    let asked = task_in(&client, &handle, "input_required").await;
+    let questions = asked["inputRequests"].as_object().unwrap();
+    let answers: Value = questions
+        .keys()
+        .map(|key| (key.clone(), accept(json!({ "confirm": true }))))
+        .collect();
     let params = json!({ "taskId": handle, "inputResponses": answers });
     let reply = client.call("tasks/update", params).await.unwrap();
     assert_eq!(reply.result()["resultType"], "complete", "{}", reply.answer);

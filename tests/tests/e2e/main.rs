@@ -21,6 +21,7 @@ mod draining;
 mod eras;
 mod failures;
 mod fake;
+mod freshness;
 mod keys;
 mod leaving;
 mod lifecycle;
