@@ -14,6 +14,7 @@ mod forwarding;
 mod links;
 mod listening;
 mod misplaced;
+mod ordering;
 mod paging;
 mod pinning;
 mod reading;

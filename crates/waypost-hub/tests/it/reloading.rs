@@ -20,7 +20,7 @@ use crate::listening::{listen, listen_at, listening, next, nothing, notification
 use crate::supervising::{state, until};
 
 /// Takes over another file, in which upstreams get these connections.
-fn reload(hub: &Arc<Hub>, yaml: &str, fakes: &[(&str, &Arc<Fake>)]) -> Difference {
+pub(crate) fn reload(hub: &Arc<Hub>, yaml: &str, fakes: &[(&str, &Arc<Fake>)]) -> Difference {
     let config = waypost_config::parse_str(yaml).unwrap().config;
     hub.reload(&config, |settings| {
         let of_name = fakes.iter().find(|(name, _)| *name == settings.name);
