@@ -45,7 +45,7 @@ const FOLLOWED_WITHIN: Duration = Duration::from_millis(300);
 const GATHER: Duration = Duration::from_millis(50);
 
 /// From one reading of changed lists to the next. Clients are to hear of a change within 1 s.
-const CHANGED_LEAST: Duration = Duration::from_millis(800);
+const CHANGED_LEAST: Duration = Duration::from_millis(500);
 
 /// Between two looks at whether a member that left is let go.
 const LOOK: Duration = Duration::from_millis(20);

@@ -54,14 +54,16 @@ async fn r09_a_change_at_any_server_reaches_clients_of_every_kind_within_a_secon
     let modern = demo_everything(ANY_PORT).await.unwrap();
     let old = legacy_everything(ANY_PORT, Options::default());
     let old = old.await.unwrap();
-    let child = format!("command: '{}', required: true", program().display());
-    let gateway = Gateway::start(&format!(
+    // One child for all: what changes in a client's own is not what is listed.
+    let child = format!("command: '{}', isolation: shared", program().display());
+    let upstreams = format!(
         "modern: {{ url: '{}', required: true }}\n\
          old: {{ url: '{}', required: true }}\n\
-         pipe: {{ {child}, args: [demo-server, everything, --stdio, --era, legacy] }}",
+         pipe: {{ {child}, required: true, \
+         args: [demo-server, everything, --stdio, --era, legacy] }}",
         modern.url, old.url
-    ));
-    let gateway = gateway.await.unwrap();
+    );
+    let gateway = Gateway::start(&upstreams).await.unwrap();
     let clients = clients(&gateway).await;
     let caller = Client::new(&gateway.url);
     for upstream in ["modern", "old", "pipe"] {
