@@ -84,12 +84,7 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         id: call.id.raw().clone(),
     };
     let acknowledged = stamp.event(method::ACKNOWLEDGED, filter.acknowledged(&sources, &polled));
-    let own = OwnChanges {
-        changes,
-        filter,
-        view: call.view.clone(),
-        pending: Vec::new(),
-    };
+    let own = OwnChanges::new(changes, filter, &call.view);
     let mut events: Vec<EventStream> = vec![own.into_events()];
     events.extend(sources.into_iter().map(Source::into_events));
     events.extend(polled.into_iter().map(Polled::into_events));
@@ -149,6 +144,15 @@ struct OwnChanges {
 }
 
 impl OwnChanges {
+    fn new(changes: Receiver<Change>, filter: Filter, view: &View) -> Self {
+        Self {
+            changes,
+            filter,
+            view: view.clone(),
+            pending: Vec::new(),
+        }
+    }
+
     fn into_events(self) -> EventStream {
         Box::pin(stream::unfold(self, |mut own| async move {
             let event = Event::Notification(Notification {
