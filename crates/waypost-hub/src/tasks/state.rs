@@ -81,30 +81,27 @@ pub(crate) struct History {
     /// The first round of the call; `None` stands for the one that this belongs to.
     #[serde(rename = "f")]
     first: Option<RoundId>,
-    /// The keys of the questions, in short, the newest last.
+    /// The keys of the questions, in short, and how often each was answered; the newest last.
     #[serde(rename = "k")]
-    keys: Vec<u64>,
+    keys: Vec<(u64, u64)>,
+    /// No key that is not among them was answered more often.
+    #[serde(rename = "m", default)]
+    most: u64,
 }
 
 /// The name of a round.
 pub(crate) type RoundId = u128;
 
-/// Answered questions that are remembered of one call.
+/// Keys of answered questions that are remembered of one call.
 const REMEMBERED: usize = 64;
 
 impl Round {
     /// The name of one of its questions: the same in every state that asks it. One that is asked
     /// again under its key after it was answered is another.
     pub(crate) fn question(&self, key: &str) -> String {
-        let short = digest(key);
-        let before = self.history.keys.iter().filter(|known| **known == short);
         let mut hash = Sha256::new();
         hash.update(self.history.first.unwrap_or(self.id).to_be_bytes());
-        hash.update(
-            u64::try_from(before.count())
-                .unwrap_or(u64::MAX)
-                .to_be_bytes(),
-        );
+        hash.update(self.history.times(digest(key)).to_be_bytes());
         hash.update(key);
         let hash = hash.finalize();
         let name = hash
@@ -118,7 +115,7 @@ impl Round {
     pub(crate) fn history(&self) -> History {
         History {
             first: self.history.first.or(Some(self.id)),
-            keys: self.history.keys.clone(),
+            ..self.history.clone()
         }
     }
 }
@@ -130,9 +127,23 @@ impl History {
 
     /// These were answered too.
     pub(crate) fn add(&mut self, keys: &[String]) {
-        self.keys.extend(keys.iter().map(|key| digest(key)));
+        for key in keys {
+            let key = digest(key);
+            let times = self.times(key).saturating_add(1);
+            self.keys.retain(|(known, _)| *known != key);
+            self.keys.push((key, times));
+        }
         let old = self.keys.len().saturating_sub(REMEMBERED);
-        self.keys.drain(..old);
+        for (_, times) in self.keys.drain(..old) {
+            self.most = self.most.max(times);
+        }
+    }
+
+    /// How often a key was answered, or more: never less, for that would be the name of a question
+    /// that was answered.
+    fn times(&self, key: u64) -> u64 {
+        let known = self.keys.iter().find(|(known, _)| *known == key);
+        known.map_or(self.most, |(_, times)| *times)
     }
 }
 
@@ -261,11 +272,36 @@ impl States {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
     use waypost_wire::object::Object;
 
     use super::*;
     use crate::call::Principal;
+
+    #[test]
+    fn no_question_gets_the_name_of_one_that_was_answered() {
+        for keys in [1, 2, REMEMBERED, REMEMBERED + 2, 300] {
+            let mut round = Round {
+                id: 1,
+                issuer: 2,
+                task: "t".to_owned(),
+                instance: None,
+                born_ms: 3,
+                history: History::default(),
+            };
+            let mut names = HashSet::new();
+            for asked in 0..1_000 {
+                let key = format!("k{}", asked % keys);
+                assert!(names.insert(round.question(&key)), "{keys} {asked}");
+                round.history = round.history();
+                round.history.add(&[key]);
+                round.id += 1;
+            }
+            assert!(round.history.keys.len() <= REMEMBERED);
+        }
+    }
 
     fn states(bytes: &[u8]) -> States {
         States::new(&Keys::new(bytes.iter().map(|b| vec![*b; 32]).collect()).unwrap())
