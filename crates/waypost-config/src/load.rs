@@ -113,6 +113,12 @@ pub(crate) fn file(
     let name = path.display().to_string();
     let place = Place::of(&name);
     match text_of(path) {
+        // Whoever saves a file may cut it first: that takes away no server and no key.
+        Ok(text) if text.trim().is_empty() => {
+            let problem = Problem::error(from.unwrap_or(&place), at, format!("`{name}` is empty"));
+            problems.push(problem.with_hint("a configuration that sets nothing is `{}`"));
+            Node::empty(place)
+        }
         Ok(text) => text_layer(&name, &text, problems),
         Err(reason) => {
             let what = format!("cannot read `{name}`: {reason}");

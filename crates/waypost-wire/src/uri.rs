@@ -56,9 +56,43 @@ pub fn is_evasive(decoded: &str) -> bool {
     decoded.contains(odd) || empty || decoded.split(['/', '?', '#']).any(dots)
 }
 
+/// The address alone of a [`decoded`] URI, as most servers take it to find what is meant: without
+/// query, fragment, user, the dot that ends a host and the slashes that end a path; the host in
+/// lower case.
+pub fn bare(decoded: &str) -> String {
+    let address = decoded.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = address.split_once("://") else {
+        return address.trim_end_matches('/').to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    let (host, port) = host.split_at(host.rfind(':').unwrap_or(host.len()));
+    let host = host.trim_end_matches('.').to_lowercase();
+    let path = path.trim_end_matches('/');
+    format!("{scheme}://{host}{port}{path}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn r30_the_address_alone_is_what_servers_look_for() {
+        for (uri, expected) in [
+            ("file:///a/.env?x#y", "file:///a/.env"),
+            ("file:///a/.env#", "file:///a/.env"),
+            ("mail://u:p@SECRET.:80/A/", "mail://secret:80/A"),
+            ("http://secret", "http://secret"),
+            ("http://[::1]/a", "http://[::1]/a"),
+            ("memo:note?x", "memo:note"),
+            ("file:///", "file://"),
+            ("", ""),
+        ] {
+            assert_eq!(bare(uri), expected, "{uri}");
+        }
+    }
 
     #[track_caller]
     fn check(uri: &str, whole: &str, expected: bool) {

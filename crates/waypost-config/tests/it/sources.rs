@@ -445,3 +445,17 @@ fn it_is_told_what_a_configuration_was_read_from_also_when_it_is_wrong() {
         [at("more.d")]
     );
 }
+
+#[test]
+fn a_file_that_is_cut_to_nothing_is_no_configuration() {
+    for text in ["", " \n"] {
+        let (_folder, sources) = files(&[("waypost.yaml", text)]);
+        let problems = load(&sources).unwrap_err();
+        assert!(problems[0].what.ends_with("is empty"), "{problems:?}");
+    }
+    let (_folder, sources) = files(&[("waypost.yaml", "include: [a.yaml]"), ("a.yaml", "")]);
+    let problems = load(&sources).unwrap_err();
+    assert_eq!((problems[0].line, problems[0].column), (Some(1), Some(11)));
+    let (_folder, sources) = files(&[("waypost.yaml", "{}")]);
+    load(&sources).unwrap();
+}

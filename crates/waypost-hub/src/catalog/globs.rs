@@ -57,9 +57,9 @@ impl Globs {
     }
 
     /// Whether it lets a URI be read that is in no list; `templates` says what they do to it. Servers
-    /// take different
-    /// spellings of one address for the same, so each of them must be allowed; and a spelling that
-    /// has no other use than to be read as something else is not.
+    /// take different spellings of one address for the same, so each of them must be allowed, and
+    /// the address alone may not be denied; a spelling that has no other use than to be read as
+    /// something else is not allowed.
     pub(crate) fn allows_uri(&self, original: &str, templates: impl Fn(&str) -> Stance) -> bool {
         if self.is_empty() {
             return true;
@@ -71,7 +71,9 @@ impl Globs {
                 Stance::Allowed => !self.denies(uri),
                 Stance::Unsaid => self.allows(uri),
             };
-            allows(uri) && allows(&plain) && !uri::is_evasive(&plain)
+            let bare = uri::bare(&plain);
+            let denied = self.denies(&bare) || matches!(templates(&bare), Stance::Denied);
+            allows(uri) && allows(&plain) && !uri::is_evasive(&plain) && !denied
         };
         // Many a server parses it as browsers do, to which `file:/a/./b` is `file:///a/b`.
         let parsed = Url::parse(original).ok();

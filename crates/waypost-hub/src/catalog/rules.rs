@@ -158,6 +158,27 @@ mod tests {
         ] {
             assert!(!no_etc.allows_uri(uri), "{uri}");
         }
+        let no_secret = rules(&[], &["*.env", "mail://secret/*", "http://secret/*"]);
+        assert!(no_secret.allows_uri("http://open/a?x#y"));
+        for uri in [
+            "file:///a/.env?",
+            "file:///a/.env#",
+            "file:///a/.env?x",
+            "file:///a/.env#x",
+            "file:///a/.env/",
+            "file:///a/%2eenv%3fx",
+            "http://u:p@secret/a",
+            "http://secret./a",
+            "mail://SECRET/1",
+            "mail://u@secret/1",
+        ] {
+            assert!(!no_secret.allows_uri(uri), "{uri}");
+        }
+        let searches = rules(&["db://rows?q=*"], &[]);
+        assert!(
+            searches.allows_uri("db://rows?q=a"),
+            "only denials look at it"
+        );
         assert!(
             rules(&[], &[]).allows_uri("file:///a/../b"),
             "nothing to protect"
