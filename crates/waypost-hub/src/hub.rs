@@ -39,7 +39,8 @@ const FIRST_LOOK: Duration = Duration::from_millis(700);
 /// What a hub is made of.
 #[derive(Debug)]
 pub struct Parts {
-    /// To begin with; of it `limits.parked`, `limits.listener_queue` and `cache.resources` are read once.
+    /// To begin with; of it `limits.parked`, `limits.listener_queue` and `cache.resources` are
+    /// read once.
     pub config: Arc<Config>,
     /// In the file's order.
     pub members: Vec<Arc<Member>>,
@@ -204,8 +205,8 @@ impl Hub {
         self.catalog.load_full()
     }
 
-    /// Whether the first connect attempts of those that were there at the start are over, and every required upstream answers and all
-    /// its lists were read at least once.
+    /// Whether the first connect attempts of those that were there at the start are over, and every
+    /// required upstream answers and all its lists were read at least once.
     pub fn readiness(&self) -> Readiness {
         let name = |member: &&Arc<Member>| Arc::clone(&member.name);
         let in_state = |member: &Member, states: &[State]| states.contains(&member.status.state());

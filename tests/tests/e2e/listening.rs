@@ -99,6 +99,18 @@ async fn r09_changes_of_lists_and_resources_reach_who_asked_for_them(way: Way) {
     assert_eq!(*subscription(&next(&mut numbered).await), number);
 }
 
+/// Hears of one task alone, under its handle, until its file is deleted.
+async fn told_until_deleted(stream: &mut Arriving, handle: &str) {
+    let mut told = Value::Null;
+    while told["params"]["status"] != "completed" {
+        told = next(stream).await;
+        assert_eq!(told["method"], "notifications/tasks", "{told}");
+        assert_eq!(told["params"]["taskId"], handle);
+        assert_eq!(*subscription(&told), json!(1));
+    }
+    assert_eq!(told["params"]["result"]["content"][0]["text"], "Deleted f.");
+}
+
 async fn tasks_are_told_of_under_their_handles(way: Way) {
     let stage = Stage::new(way).await;
     let client = stage.client().with_tasks();
@@ -113,14 +125,7 @@ async fn tasks_are_told_of_under_their_handles(way: Way) {
     let params = json!({ "taskId": handle, "inputResponses": answers });
     let reply = client.call("tasks/update", params).await.unwrap();
     assert_eq!(reply.result()["resultType"], "complete", "{}", reply.answer);
-    let mut told = Value::Null;
-    while told["params"]["status"] != "completed" {
-        told = next(&mut stream).await;
-        assert_eq!(told["method"], "notifications/tasks", "{told}");
-        assert_eq!(told["params"]["taskId"], handle.as_str());
-        assert_eq!(*subscription(&told), json!(1));
-    }
-    assert_eq!(told["params"]["result"]["content"][0]["text"], "Deleted f.");
+    told_until_deleted(&mut stream, &handle).await;
 }
 
 #[tokio::test]
@@ -144,14 +149,7 @@ async fn tasks_of_servers_that_tell_nothing_are_told_of() {
     let params = json!({ "taskId": handle, "inputResponses": answers });
     let reply = client.call("tasks/update", params).await.unwrap();
     assert_eq!(reply.result()["resultType"], "complete", "{}", reply.answer);
-    let mut told = Value::Null;
-    while told["params"]["status"] != "completed" {
-        told = next(&mut stream).await;
-        assert_eq!(told["method"], "notifications/tasks", "{told}");
-        assert_eq!(told["params"]["taskId"], handle.as_str());
-        assert_eq!(*subscription(&told), json!(1));
-    }
-    assert_eq!(told["params"]["result"]["content"][0]["text"], "Deleted f.");
+    told_until_deleted(&mut stream, &handle).await;
 }
 
 async fn task_ids_need_the_extension(way: Way) {

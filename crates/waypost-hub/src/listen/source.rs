@@ -329,6 +329,7 @@ impl Source {
         self.subscription = Subscription::new(&self.group.member, self.group.call());
         !self.group.is_empty()
     }
+
     async fn next(&mut self) -> Option<Notification> {
         loop {
             if let Some(notification) = self.pending.pop() {
