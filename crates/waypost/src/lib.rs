@@ -24,4 +24,5 @@ mod signal;
 mod stack;
 mod stdio;
 mod tools;
+mod unseen;
 pub mod walkthrough;

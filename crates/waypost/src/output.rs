@@ -2,6 +2,8 @@
 
 use std::io::{self, Write as _};
 
+use crate::unseen::is_unseen;
+
 /// Prints a text and a line break.
 ///
 /// A reader that went away, as in `waypost schema | head`, is no failure of ours.
@@ -40,31 +42,13 @@ pub(crate) fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() || is_layout(c) || is_invisible(c) {
+        if is_unseen(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
         }
     }
     out
-}
-
-/// Line and paragraph separators, and all that overrides, embeds, isolates or marks a direction.
-fn is_layout(c: char) -> bool {
-    matches!(
-        c,
-        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-    )
-}
-
-/// What takes no room, in which text for a model can be hidden from people: joiners, selectors and
-/// tags.
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{180e}' | '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2064}' | '\u{feff}'
-            | '\u{fe00}'..='\u{fe0f}' | '\u{e0000}'..='\u{e007f}' | '\u{e0100}'..='\u{e01ef}'
-    )
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormattedFields;
 use tracing_subscriber::fmt::format::{DefaultFields, FormatFields, Writer};
 
+use crate::unseen::is_unseen;
+
 /// Writes fields as usual, but for characters that are not seen, which are escaped, and for those
 /// that a span has said before.
 #[derive(Debug, Default)]
@@ -48,36 +50,6 @@ impl<'w> FormatFields<'w> for Fields {
         }
         Ok(())
     }
-}
-
-/// Whether a character does something to those around it in place of being seen: controls, and what
-/// Unicode calls format characters (`Cf`) and separators of lines and paragraphs. Some of these
-/// show text in another order than it has.
-fn is_unseen(c: char) -> bool {
-    c.is_control()
-        || matches!(
-            c,
-            '\u{ad}'
-                | '\u{600}'..='\u{605}'
-                | '\u{61c}'
-                | '\u{6dd}'
-                | '\u{70f}'
-                | '\u{890}'..='\u{891}'
-                | '\u{8e2}'
-                | '\u{180e}'
-                | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}'
-                | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}'
-                | '\u{110bd}'
-                | '\u{110cd}'
-                | '\u{13430}'..='\u{1343f}'
-                | '\u{1bca0}'..='\u{1bca3}'
-                | '\u{1d173}'..='\u{1d17a}'
-                | '\u{e0001}'
-                | '\u{e0020}'..='\u{e007f}'
-        )
 }
 
 #[cfg(test)]
