@@ -12,6 +12,7 @@
 mod discover;
 mod fake;
 mod http;
+mod http_errors;
 mod isolation;
 mod kit;
 mod legacy;
