@@ -204,6 +204,15 @@ impl ErrorObject {
         self.said
     }
 
+    /// Whether a server that refuses so will refuse the same again later: it is about the method,
+    /// the params or the resource, not about how the server is.
+    pub fn is_final(&self) -> bool {
+        matches!(
+            self.code,
+            code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::FORMER_RESOURCE_NOT_FOUND
+        )
+    }
+
     /// The JSON text.
     pub fn as_bytes(&self) -> &Bytes {
         self.raw.as_bytes()

@@ -101,7 +101,7 @@ pub(crate) async fn subscribe(
         Ok(asked) => asked,
         Err(untold) => {
             // One that was told of until now is again, once that works.
-            if !matches!(untold, Untold::Failed(_)) && begun.refuse() {
+            if untold.is_final() && begun.refuse() {
                 sessions.save(session).await;
             }
             return Err(untold.into_error(uri));
@@ -193,6 +193,15 @@ enum Untold {
 }
 
 impl Untold {
+    /// Whether it stays so.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Nobody => true,
+            Self::Refused(error) => error.is_final(),
+            Self::Failed(_) => false,
+        }
+    }
+
     fn into_error(self, uri: &str) -> ErrorObject {
         match self {
             Self::Refused(error) => translate::error(method::RESOURCES_READ, error),

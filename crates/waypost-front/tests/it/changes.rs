@@ -1,6 +1,6 @@
 //! What changes while nobody calls.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use waypost_front::legacy::Sessions;
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind, Origin};
 use waypost_hub::reply::{Event, Reply};
+use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 
 use crate::fake::{Front, object};
@@ -25,6 +26,8 @@ struct Source {
     open: Arc<Mutex<Vec<Value>>>,
     /// Whether no resource is told of any more.
     refuses: Arc<AtomicBool>,
+    /// What those get who wait for the server's own answer, unless it is 0.
+    error: Arc<AtomicI64>,
 }
 
 struct Listening(Arc<Mutex<Vec<Value>>>, Value);
@@ -43,6 +46,7 @@ impl Source {
             says: broadcast::channel(64).0,
             open: Arc::default(),
             refuses: Arc::default(),
+            error: Arc::default(),
         }
     }
 
@@ -63,12 +67,17 @@ impl Source {
     ) -> Front {
         let (says, open, store) = (self.says.clone(), Arc::clone(&self.open), Arc::clone(store));
         let refuses = Arc::clone(&self.refuses);
+        let error = Arc::clone(&self.error);
         let answer = move |call: Call| {
             if call.method != "subscriptions/listen" {
                 return Ok(text("ok"));
             }
             if let Some(error) = fails() {
                 return Err(error);
+            }
+            let code = error.load(Ordering::SeqCst);
+            if call.awaits_servers && code != 0 {
+                return Ok(Reply::error(ErrorObject::new(code, "refused")));
             }
             let wanted: Value = call.params.get("notifications").unwrap().decode().unwrap();
             open.lock().unwrap().push(wanted.clone());
@@ -348,6 +357,26 @@ async fn what_a_server_refuses_when_it_is_asked_again_is_not_remembered() {
     let refused = peer.ask("resources/subscribe", &uri).await;
     assert_eq!(refused.refusal(), (200, -32002));
     assert!(kept(&store).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_final_refusal_ends_what_a_client_was_told_of_before() {
+    let (source, store) = (Source::new(), Arc::new(Memory::default()));
+    let front = source.front(&store);
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    let uri = json!({ "uri": "known:a" });
+    peer.ask("resources/subscribe", &uri).await;
+    for (code, stays) in [(-32050, true), (-32603, true), (-32002, false)] {
+        source.error.store(code, Ordering::SeqCst);
+        let refused = peer.ask("resources/subscribe", &uri).await;
+        assert_eq!(refused.refusal(), (200, code));
+        assert_eq!(!kept(&store).is_empty(), stays, "{code}");
+        let heard = match stays {
+            true => wanted(&["known:a"]),
+            false => wanted(&[]),
+        };
+        source.wait(&[heard]).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

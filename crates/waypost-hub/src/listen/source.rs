@@ -6,8 +6,6 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::{Instant, timeout, timeout_at};
-use waypost_wire::code;
-use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::META;
 use waypost_wire::method;
@@ -376,7 +374,7 @@ impl Source {
                 Said::Lost if self.is_promised => {
                     // Any other answer may be another one next time, and it is asked for again.
                     if let Some(Why::Refused(error)) = self.subscription.why()
-                        && is_final(&error)
+                        && error.is_final()
                     {
                         let promised = std::mem::take(&mut self.group.uris);
                         self.broken(&promised, Some(error.code()));
@@ -400,14 +398,6 @@ impl Source {
             .emit();
         }
     }
-}
-
-/// Whether a server that refuses so will not agree later either.
-fn is_final(error: &ErrorObject) -> bool {
-    matches!(
-        error.code(),
-        code::METHOD_NOT_FOUND | code::INVALID_PARAMS | code::FORMER_RESOURCE_NOT_FOUND
-    )
 }
 
 /// How a task is now, by the answer to `call`, as the notification that was missed would have told
