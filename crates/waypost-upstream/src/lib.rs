@@ -28,6 +28,7 @@ use waypost_config::config::{Isolation, Reach, Upstream as Settings, UpstreamEra
 use waypost_hub::upstream::Upstream;
 
 pub use crate::fault::Fault;
+pub use crate::legacy::Places;
 use crate::legacy::http::{HttpDial, Transport as Carried};
 use crate::legacy::link::Dial;
 use crate::legacy::{Legacy, PipeDial};
@@ -100,9 +101,9 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
         max_sessions: settings.max_sessions,
         startup_timeout: settings.startup_timeout,
         patience: parts.answer_within,
+        places: parts.places.clone(),
     };
-    let room = Arc::clone(&parts.parked);
-    let legacy = Legacy::new(sessions, dial, &parts.tasks, room);
+    let legacy = Legacy::new(sessions, dial, &parts.tasks, Arc::clone(&parts.parked));
     let startup = settings.startup_timeout;
     Ok(Arc::new(Server::new(
         name,

@@ -12,6 +12,7 @@ use rustls::crypto::ring;
 use tokio::sync::Semaphore;
 use waypost_hub::lifecycle::Tasks;
 
+use crate::Places;
 use crate::fault::Fault;
 use crate::guard::Guard;
 
@@ -35,6 +36,8 @@ pub struct Parts {
     pub parked: Arc<Semaphore>,
     /// How long such a call waits.
     pub answer_within: Duration,
+    /// Room for subscriptions that session servers have not answered; all upstreams share it.
+    pub places: Places,
     /// Ends children should Waypost die; without one they may outlive it.
     pub guard: Option<Guard>,
 }

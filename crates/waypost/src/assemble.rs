@@ -156,6 +156,7 @@ impl Plan {
                 tell_callers: Arc::default(),
                 parked: Arc::new(Semaphore::new(config.limits.parked)),
                 answer_within: config.tasks.input_wait + MARGIN,
+                places: waypost_upstream::Places::of_process(),
                 guard: None,
             },
             guard: Mutex::default(),

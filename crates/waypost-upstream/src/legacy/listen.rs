@@ -23,7 +23,7 @@ use waypost_wire::raw::Raw;
 
 use super::listeners::{Ears, Filter};
 use super::session::Session;
-use super::subscribed::{Said, Subscribed, Subscription, is_final};
+use super::subscribed::{Said, Subscribed, Subscription};
 use super::translate;
 use crate::fault::Fault;
 
@@ -49,7 +49,7 @@ fn settled(uri: &str, subscription: &Subscription) -> Settled {
     let (first, later) = (subscription.settled(false), subscription.settled(true));
     async move {
         let refusal = first.await;
-        let goes_on = refusal.as_ref().is_some_and(|error| !is_final(error));
+        let goes_on = refusal.as_ref().is_some_and(|error| !error.is_final());
         let again = uri.clone();
         let later = async move {
             Settlement {
@@ -101,7 +101,9 @@ pub(crate) async fn open(
         over: false,
     };
     if listener.session.subscribes() {
-        let add = |uri: &String| Subscribed::add(&listener.session, uri, call.awaits_servers);
+        let asker = listener.session.subscribed.asker(call);
+        let awaits = call.awaits_servers;
+        let add = |uri: &String| Subscribed::add(&listener.session, uri, &asker, awaits);
         listener.subscriptions = wanted.uris.iter().map(add).collect();
         let asked = wanted.uris.iter().zip(&listener.subscriptions);
         if call.awaits_servers {

@@ -13,6 +13,7 @@ use waypost_wire::message::Notification;
 
 use super::key::Key;
 use super::link::Dial;
+use super::places::Places;
 use super::session::{Opening, Session};
 use crate::backoff::Backoff;
 use crate::fault::Fault;
@@ -30,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) startup_timeout: Duration,
     /// How long a call waits for its caller's answer.
     pub(crate) patience: Duration,
+    /// For subscriptions that are not answered yet, here and elsewhere.
+    pub(crate) places: Places,
 }
 
 type Entry = Arc<Flight<Arc<Session>>>;
@@ -280,6 +283,7 @@ impl Pool {
             roots,
             client,
             tasks: self.tasks.clone(),
+            places: self.settings.places.clone(),
             pool: Weak::clone(&self.this),
         }
     }

@@ -24,6 +24,7 @@ use waypost_wire::raw::Raw;
 use super::handshake::{self, Begun, Hello};
 use super::key::Key;
 use super::link::{Dial, Link};
+use super::places::Places;
 use super::pool::Pool;
 use super::subscribed::Subscribed;
 use super::table::Table;
@@ -81,6 +82,7 @@ pub(crate) struct Opening {
     /// The client that has it for itself.
     pub(crate) client: Option<ClientSession>,
     pub(crate) tasks: Tasks,
+    pub(crate) places: Places,
     pub(crate) pool: Weak<Pool>,
 }
 
@@ -118,7 +120,7 @@ impl Session {
             results: Results::default(),
             tasks: opening.tasks.clone(),
             level: Told::default(),
-            subscribed: Subscribed::default(),
+            subscribed: Subscribed::new(&opening.places),
             retiring,
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),

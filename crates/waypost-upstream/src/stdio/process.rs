@@ -269,6 +269,7 @@ mod tests {
             tell_callers: Arc::new(true.into()),
             answer_within: std::time::Duration::from_secs(1),
             parked: Arc::new(tokio::sync::Semaphore::new(1)),
+            places: crate::Places::new(1),
             guard: None,
         };
         let launcher = Launcher::new(&"u".into(), program, &parts);

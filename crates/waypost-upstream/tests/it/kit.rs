@@ -27,6 +27,7 @@ pub fn parts() -> Parts {
         tell_callers: Arc::new(true.into()),
         parked: Arc::new(tokio::sync::Semaphore::new(100)),
         answer_within: Duration::from_secs(600),
+        places: waypost_upstream::Places::new(128),
         guard: None,
     }
 }

@@ -21,5 +21,6 @@ mod legacy_http_streams;
 mod legacy_tasks;
 mod stdio;
 mod stdio_life;
+mod subscriptions;
 mod tls;
 mod turns;

@@ -24,7 +24,7 @@ use waypost_wire::raw::Raw;
 use crate::ear::{Heard, SharedEar};
 use crate::fault::Fault;
 use crate::legacy::link::{Dial, Link};
-use crate::legacy::{Legacy, Settings};
+use crate::legacy::{Legacy, Places, Settings};
 
 /// The answer to a question with this id is too much for the connection.
 pub(super) const PANIC: &str = "panic";
@@ -145,13 +145,15 @@ impl Played {
     }
 
     pub(super) fn legacy(&self, isolation: Isolation, room: usize) -> Legacy {
+        self.legacy_at(isolation, room, &Places::new(128))
+    }
+
+    /// The same with these places for subscriptions.
+    pub(super) fn legacy_at(&self, isolation: Isolation, room: usize, places: &Places) -> Legacy {
         let room = Arc::new(Semaphore::new(room));
-        Legacy::new(
-            settings(isolation),
-            Arc::new(self.clone()),
-            &Tasks::default(),
-            room,
-        )
+        let mut settings = settings(isolation);
+        settings.places = places.clone();
+        Legacy::new(settings, Arc::new(self.clone()), &Tasks::default(), room)
     }
 }
 
@@ -164,6 +166,7 @@ pub(super) fn settings(isolation: Isolation) -> Settings {
         max_sessions: 2,
         startup_timeout: Duration::from_secs(60),
         patience: PATIENCE,
+        places: Places::new(128),
     }
 }
 

@@ -1,19 +1,24 @@
 //! Subscriptions to single resources.
 
+mod leaving;
+mod places;
+mod refusals;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 use waypost_config::config::Isolation;
-use waypost_hub::call::Call;
+use waypost_hub::call::{Call, Session};
 use waypost_hub::reply::{End, Event, EventStream, Reply};
 use waypost_wire::raw::Raw;
 
 use super::kit::{Line, Played, object};
-use crate::legacy::Legacy;
+use crate::legacy::{Legacy, Places};
 
 const WELCOME: &str = r#"{"result":{"protocolVersion":"2025-06-18","capabilities":
     {"resources":{"subscribe":true}}}}"#;
@@ -44,6 +49,35 @@ fn awaiting(uri: &str) -> Call {
     let mut call = Call::own("subscriptions/listen", object(&wanted));
     call.awaits_servers = true;
     call
+}
+
+/// A client with a session of its own.
+fn client(name: &str) -> Session {
+    Session::new(name, CancellationToken::new())
+}
+
+fn in_session(client: &Session, uri: &str) -> Call {
+    let mut call = awaiting(uri);
+    call.session = Some(client.clone());
+    call
+}
+
+/// As [`server`], with so many places for what is unanswered.
+fn crowded(places: usize) -> (Played, Legacy) {
+    let server = Played::new();
+    server.welcomes(Duration::ZERO, WELCOME);
+    let legacy = server.legacy_at(Isolation::Shared, 9, &Places::new(places));
+    (server, legacy)
+}
+
+/// The server agrees to the next of these and leaves what it is asked before.
+async fn who_agrees(line: &Line, begins: &str) {
+    let is_it = |said: &Value| {
+        let uri = said["params"]["uri"].as_str().unwrap_or_default();
+        said["method"] == "resources/subscribe" && uri.starts_with(begins)
+    };
+    let request = line.hears(is_it).await;
+    line.says(&json!({ "id": request["id"], "result": {} }));
 }
 
 async fn agrees(line: &Line, method: &str) -> String {
@@ -128,17 +162,6 @@ async fn what_is_agreed_to_late_is_told_as_changed_and_heard_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_late_is_not_asked_for_again() {
-    let (server, legacy) = server();
-    let (mut events, line, request) = listens_early(&legacy, &server).await;
-    let error = json!({ "code": -32602, "message": "m" });
-    line.says(&json!({ "id": request["id"], "error": error }));
-    let told = timeout(Duration::from_secs(600), events.next()).await;
-    assert!(told.is_err(), "{told:?}");
-    assert!(is_asked(&line, "resources/subscribe", 1).await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_is_never_answered_is_asked_again() {
     let (server, legacy) = server();
     let (_events, line, _) = listens_early(&legacy, &server).await;
@@ -175,22 +198,6 @@ async fn who_awaits_the_server_gets_its_own_answer() {
         );
     };
     join(asks, plays).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_awaits_the_server_and_leaves_is_taken_back_when_the_answer_comes() {
-    let (server, legacy) = server();
-    let leaves = timeout(Duration::from_secs(60), legacy.call(awaiting("x:1")));
-    let asked = async {
-        let line = server.first().await;
-        let request = line.request("resources/subscribe").await;
-        (line, request)
-    };
-    let (left, (line, request)) = join(leaves, asked).await;
-    assert!(left.is_err());
-    assert!(is_asked(&line, "resources/unsubscribe", 20).await.is_none());
-    line.says(&json!({ "id": request["id"], "result": {} }));
-    assert_eq!(agrees(&line, "resources/unsubscribe").await, "x:1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,85 +254,6 @@ async fn a_resource_is_subscribed_to_once_and_until_the_last_has_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_before_the_server_has_agreed_leaves_no_subscription() {
-    let (server, legacy) = server();
-    let legacy = Arc::new(legacy);
-    let leaves = timeout(Duration::from_secs(1), listens(&legacy, &["x:1"]));
-    let (left, line) = join(leaves, server.first()).await;
-    assert!(left.is_err());
-    agrees(&line, "resources/subscribe").await;
-    let taken_back = is_asked(&line, "resources/unsubscribe", 1).await.unwrap();
-    // Who comes meanwhile waits for the next answer.
-    let comes = listens(&legacy, &["x:1"]);
-    let plays = async {
-        assert!(is_asked(&line, "resources/subscribe", 1).await.is_none());
-        line.says(&json!({ "id": taken_back["id"], "result": {} }));
-        agrees(&line, "resources/subscribe").await
-    };
-    let (came, _) = join(comes, plays).await;
-    assert_eq!(came.1, ["x:1"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_not_for_ever() {
-    let (server, legacy) = server();
-    let refuses = async {
-        let line = server.first().await;
-        let request = line.request("resources/subscribe").await;
-        let error = json!({ "code": -32602, "message": "m" });
-        line.says(&json!({ "id": request["id"], "error": error }));
-        line
-    };
-    let (refused, line) = join(listens(&legacy, &["x:1"]), refuses).await;
-    assert!(refused.1.is_empty());
-    let again = agrees(&line, "resources/subscribe");
-    let (agreed, _) = join(listens(&legacy, &["x:1"]), again).await;
-    assert_eq!(agreed.1, ["x:1"]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_leaves_while_it_queues_causes_no_request() {
-    let (server, legacy) = server();
-    let uris: Vec<String> = (0..16).map(|n| format!("x:{n}")).collect();
-    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
-    // They have all turns for five seconds.
-    let ((_events, honoured), line) = join(listens(&legacy, &uris), server.first()).await;
-    assert_eq!(honoured, uris);
-    let leaves = timeout(Duration::from_secs(1), listens(&legacy, &["x:late"]));
-    assert!(leaves.await.is_err());
-    for _ in 0..16 {
-        let request = line.request("resources/subscribe").await;
-        assert_ne!(request["params"]["uri"], "x:late");
-    }
-    assert!(is_asked(&line, "resources/subscribe", 30).await.is_none());
-    assert!(is_asked(&line, "resources/unsubscribe", 1).await.is_none());
-    // Who comes after that is asked for.
-    let comes = listens(&legacy, &["x:late"]);
-    let (came, asked) = join(comes, agrees(&line, "resources/subscribe")).await;
-    assert_eq!((came.1, &*asked), (vec!["x:late".to_owned()], "x:late"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_answers_nothing_is_asked_for_so_many_at_once() {
-    let (server, legacy) = server();
-    let uris: Vec<String> = (0..100).map(|n| format!("x:{n}")).collect();
-    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
-    let ((_events, _), line) = join(listens(&legacy, &uris), server.first()).await;
-    let mut open = Vec::new();
-    while let Some(request) = is_asked(&line, "resources/subscribe", 6).await {
-        open.push(request);
-    }
-    assert_eq!(open.len(), 24);
-    line.says(&json!({ "id": open[0]["id"], "result": {} }));
-    assert!(is_asked(&line, "resources/subscribe", 1).await.is_some());
-    assert!(is_asked(&line, "resources/subscribe", 6).await.is_none());
-    // Those that wait have their turn in the end.
-    for _ in 0..60 {
-        assert!(is_asked(&line, "resources/subscribe", 60).await.is_some());
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn who_awaits_the_server_gets_no_failure_of_before() {
     let (server, legacy) = server();
     let (_events, line, _) = listens_early(&legacy, &server).await;
@@ -338,57 +266,6 @@ async fn who_awaits_the_server_gets_no_failure_of_before() {
     assert_eq!(asked, "x:1");
     assert!(matches!(answer, Ok(Reply::Stream(_))), "{answer:?}");
     assert!(before.elapsed() < Duration::from_millis(100));
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_awaits_the_server_is_not_held_up_by_those_who_do_not() {
-    let (server, legacy) = server();
-    let uris: Vec<String> = (0..100).map(|n| format!("x:{n}")).collect();
-    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
-    let ((_events, _), line) = join(listens(&legacy, &uris), server.first()).await;
-    while is_asked(&line, "resources/subscribe", 6).await.is_some() {}
-    let before = Instant::now();
-    for uri in ["y:1", "x:99"] {
-        let asks = legacy.call(awaiting(uri));
-        let (answer, asked) = join(asks, agrees(&line, "resources/subscribe")).await;
-        assert_eq!(asked, uri);
-        assert!(matches!(answer, Ok(Reply::Stream(_))), "{answer:?}");
-    }
-    assert_eq!(before.elapsed(), Duration::ZERO);
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_nobody_waits_for_any_more_is_given_up_and_taken_back() {
-    let (server, legacy) = server();
-    let leaves = timeout(Duration::from_secs(1), legacy.call(awaiting("x:1")));
-    let (left, line) = join(leaves, server.first()).await;
-    assert!(left.is_err());
-    line.request("resources/subscribe").await;
-    let taken_back = is_asked(&line, "resources/unsubscribe", 40).await.unwrap();
-    assert_eq!(taken_back["params"]["uri"], "x:1");
-    assert!(is_asked(&line, "resources/subscribe", 60).await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_is_refused_for_now_is_asked_for_again() {
-    let (server, legacy) = server();
-    let refuses = async {
-        let line = server.first().await;
-        let request = line.request("resources/subscribe").await;
-        let error = json!({ "code": -32050, "message": "not now" });
-        line.says(&json!({ "id": request["id"], "error": error }));
-        line
-    };
-    let ((mut events, honoured), line) = join(listens(&legacy, &["x:1"]), refuses).await;
-    assert_eq!(honoured, ["x:1"]);
-    assert_eq!(agrees(&line, "resources/subscribe").await, "x:1");
-    let told = timeout(Duration::from_secs(1), events.next()).await;
-    let Ok(Some(Ok(Event::Notification(told)))) = told else {
-        panic!("{told:?}")
-    };
-    assert_eq!(told.method, "notifications/resources/updated");
-    drop(events);
-    assert_eq!(agrees(&line, "resources/unsubscribe").await, "x:1");
 }
 
 #[tokio::test(start_paused = true)]

@@ -139,6 +139,7 @@ pub(super) fn dialer_on(tasks: &Tasks, url: &str, transport: Transport, limit: u
         tell_callers: Arc::new(true.into()),
         parked: Arc::new(tokio::sync::Semaphore::new(1)),
         answer_within: Duration::from_secs(600),
+        places: crate::legacy::Places::new(128),
         guard: None,
     };
     HttpDial::new(&settings, transport, Duration::from_secs(10), &parts).unwrap()
