@@ -11,6 +11,7 @@ use waypost_wire::message::Outcome;
 use waypost_wire::meta::RequestMeta;
 use waypost_wire::object::Object;
 
+use crate::aftermath::Aftermath;
 use crate::upstream::BoxFuture;
 
 /// Who calls. Two principals never see each other's tasks or states.
@@ -301,6 +302,8 @@ pub struct Call {
     pub comeback: Comeback,
     /// Where it went, for whoever needs to know; clones share it.
     pub carrier: Carrier,
+    /// What its answer means once it is dropped.
+    pub aftermath: Aftermath,
     /// Of a `subscriptions/listen`: its acknowledgement waits until the servers themselves have
     /// answered about its resources, as long as a call may take, and the first of them that refuses
     /// or fails is its answer. Otherwise it comes soon, and says what will be told of.
@@ -328,6 +331,7 @@ impl Call {
             headers: CallHeaders::default(),
             comeback: Comeback::Answers,
             carrier: Carrier::default(),
+            aftermath: Aftermath::default(),
             awaits_servers: false,
         }
     }

@@ -276,6 +276,12 @@ impl Hub {
         self.draining.clone()
     }
 
+    /// Whether nothing waits that is neither in flight nor to be cut off: calls that wait for an
+    /// answer of their caller, and answers whose caller has gone and which may be tasks.
+    pub fn is_idle(&self) -> bool {
+        self.parked() == 0 && !self.desk.lingers()
+    }
+
     /// How many calls wait for an answer of their caller, as far as Waypost or a connection of its
     /// own keeps something open for them.
     pub fn parked(&self) -> usize {

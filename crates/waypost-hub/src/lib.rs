@@ -7,6 +7,7 @@
 
 #![warn(missing_docs)]
 
+pub mod aftermath;
 pub mod asks;
 pub mod backoff;
 pub mod call;

@@ -37,12 +37,14 @@ use tokio::sync::watch::Receiver;
 use waypost_config::config::TaskTimes;
 use waypost_wire::result::REQUEST_STATE;
 
+use crate::aftermath;
 use crate::call::{Call, Comeback};
 use crate::catalog::Catalog;
 use crate::catalog::entry::Kind as Listed;
 use crate::error::{CallError, Kind};
 use crate::keys::Keys;
 use crate::lifecycle::Tasks;
+use crate::limit::Limit;
 use crate::member::Member;
 use crate::registry::Learned;
 use crate::reply::Reply;
@@ -69,6 +71,8 @@ pub(crate) struct Desk {
     times: ArcSwap<TaskTimes>,
     pub(crate) background: Tasks,
     pub(crate) cancels: Cancels,
+    /// Answers that are waited for after their callers have gone.
+    pub(crate) lingering: Arc<Limit>,
     /// Tells the states of this process from those of others.
     pub(crate) issuer: u64,
     on_task_only: OnceLock<OnTaskOnly>,
@@ -117,6 +121,7 @@ impl TaskDesk {
             store,
             times: ArcSwap::from_pointee(times),
             cancels: Cancels::new(background.clone()),
+            lingering: Limit::new(aftermath::ROOM),
             background,
             issuer: rand::random(),
             on_task_only: OnceLock::new(),
@@ -251,6 +256,11 @@ impl TaskDesk {
     /// How many calls whose tasks ask wait for their callers.
     pub(crate) fn parked(&self) -> usize {
         self.0.parked.count()
+    }
+
+    /// Whether a task may yet be made for a caller that has gone.
+    pub(crate) fn lingers(&self) -> bool {
+        !self.0.lingering.is_idle()
     }
 
     /// Waits until the upstreams of all tasks that nobody waits for any more were told.

@@ -4,6 +4,7 @@ pub(crate) mod answer;
 pub(crate) mod connector;
 mod events;
 pub(crate) mod frames;
+mod lingering;
 pub(crate) mod pool;
 pub(crate) mod request;
 mod upstream;

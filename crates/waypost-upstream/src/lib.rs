@@ -66,7 +66,7 @@ pub fn connect(settings: &Settings, parts: &Parts) -> Result<Arc<dyn Upstream>, 
             };
             let dial = HttpDial::new(&http, carried, settings.startup_timeout, parts)?;
             let http = http::HttpUpstream::new(http, parts)?;
-            (Transport::Http(Box::new(http)), Arc::new(dial))
+            (Transport::Http(Arc::new(http)), Arc::new(dial))
         }
         Reach::Stdio {
             command,

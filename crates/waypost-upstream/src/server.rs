@@ -62,7 +62,7 @@ struct Decided {
 /// How it is reached without a session.
 #[derive(Debug)]
 pub(crate) enum Transport {
-    Http(Box<HttpUpstream>),
+    Http(Arc<HttpUpstream>),
     Stdio(Processes),
 }
 
@@ -171,7 +171,7 @@ impl Server {
     /// without a route says too, so only a session shows that it has changed and not failed.
     async fn succeeded(
         &self,
-        http: &HttpUpstream,
+        http: &Arc<HttpUpstream>,
         discovery: Discovery,
     ) -> Result<Facts, CallError> {
         let Ok(facts) = self.legacy.discover().await else {
@@ -234,7 +234,7 @@ impl Server {
     }
 
     /// Sends `call` without a session, or in one where the server turns out to want that now.
-    async fn at_endpoint(&self, http: &HttpUpstream, call: Call) -> Result<Reply, CallError> {
+    async fn at_endpoint(&self, http: &Arc<HttpUpstream>, call: Call) -> Result<Reply, CallError> {
         let answered = http.exchange(&call).await;
         let doubt = Doubt::of(&call.method, &answered).filter(|_| self.asks);
         if let Some(doubt) = doubt

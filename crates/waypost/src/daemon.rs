@@ -312,7 +312,7 @@ impl Running {
         // parked until their client comes back.
         let hub = &assembled.hub;
         let idle = async {
-            while !in_flight.is_idle() || hub.parked() > 0 {
+            while !in_flight.is_idle() || !hub.is_idle() {
                 tokio::time::sleep(LOOK).await;
             }
         };

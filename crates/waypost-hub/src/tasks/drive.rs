@@ -6,6 +6,7 @@ use futures_util::StreamExt as _;
 use waypost_wire::object::Object;
 use waypost_wire::task::Task;
 
+use crate::aftermath::Aftermath;
 use crate::call::Carrier;
 use crate::error::{CallError, Kind};
 use crate::forward;
@@ -105,6 +106,9 @@ impl Drive {
         } else {
             declared.without_tasks()
         };
+        if self.plan.declare {
+            call.aftermath = Aftermath::of(&self.desk, &self.job, &self.carrier);
+        }
         let Job { member, tool, .. } = &*self.job;
         let background = &self.desk.background;
         forward::send(background, member, call, Some(tool)).await

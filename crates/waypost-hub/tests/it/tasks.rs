@@ -7,6 +7,7 @@
 
 mod kit;
 
+mod aftermath;
 mod beside;
 mod collapse;
 mod ends;

@@ -16,6 +16,7 @@ pub mod forgets_tasks;
 pub mod header_mismatch_once;
 pub mod http_errors;
 pub mod invalid_json;
+pub mod late_tasks;
 pub mod legacy_only;
 pub mod never_answers;
 pub mod never_ends;

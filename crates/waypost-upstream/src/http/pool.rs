@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -62,6 +63,20 @@ pub(crate) struct Lent {
     of: Option<(Sender, Arc<Pool>)>,
 }
 
+/// Whether a server may have a request by now.
+#[derive(Debug, Default)]
+pub(crate) struct Sent(AtomicBool);
+
+impl Sent {
+    pub(crate) fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn set(&self, sent: bool) {
+        self.0.store(sent, Ordering::Release);
+    }
+}
+
 // === impl Pool ===
 
 impl Pool {
@@ -81,7 +96,16 @@ impl Pool {
     /// write. Dropping the future closes the connection.
     pub(crate) async fn send(
         self: &Arc<Self>,
+        request: Request<Full<Bytes>>,
+    ) -> Result<Response<Lent>, Fault> {
+        self.send_noting(request, &Sent::default()).await
+    }
+
+    /// [`Pool::send`], and says in `sent` how far it is.
+    pub(crate) async fn send_noting(
+        self: &Arc<Self>,
         mut request: Request<Full<Bytes>>,
+        sent: &Sent,
     ) -> Result<Response<Lent>, Fault> {
         self.address(&mut request);
         loop {
@@ -93,6 +117,7 @@ impl Pool {
             if sender.ready().await.is_err() && !fresh {
                 continue;
             }
+            sent.set(true);
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
                     let lend = |body| Lent::new(body, sender, self);
@@ -101,7 +126,10 @@ impl Pool {
                 Err(error) => error,
             };
             match error.take_message() {
-                Some(unsent) if !fresh => request = unsent,
+                Some(unsent) if !fresh => {
+                    sent.set(false);
+                    request = unsent;
+                }
                 Some(_) => return Err(unsent_fault(&error.into_error())),
                 None => return Err(fault(&error.into_error())),
             }

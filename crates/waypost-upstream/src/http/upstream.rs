@@ -17,6 +17,7 @@ use waypost_wire::id::Id;
 use super::answer::{self, BodyKind};
 use super::connector::Connector;
 use super::events::Events;
+use super::lingering;
 use super::pool::{Lent, Pool};
 use super::request::Template;
 use crate::core_local::PerCore;
@@ -71,7 +72,7 @@ impl HttpUpstream {
         })
     }
 
-    fn pool(&self) -> &Arc<Pool> {
+    pub(super) fn pool(&self) -> &Arc<Pool> {
         self.pools.get_or_init(|| {
             let connector = Connector::new(self.tls.clone(), self.connect_timeout);
             Pool::new(connector, self.template.uri(), self.connections)
@@ -79,23 +80,27 @@ impl HttpUpstream {
     }
 
     /// Asks the server what it is.
-    pub(crate) async fn probe(&self) -> Result<Discovery, CallError> {
+    pub(crate) async fn probe(self: &Arc<Self>) -> Result<Discovery, CallError> {
         let ask = |call: Call| async move { self.exchange(&call).await };
         probe::discover(&self.name, ask).await
     }
 
     /// Sends `call` and reads the head of its answer, or the whole when that is one piece.
-    pub(crate) async fn exchange(&self, call: &Call) -> Result<Answered, Fault> {
+    pub(crate) async fn exchange(self: &Arc<Self>, call: &Call) -> Result<Answered, Fault> {
         let id = Id::number(self.next_id.fetch_add(1, Ordering::Relaxed));
         let request = self.template.request(call, &id);
-        let response = self.pool().send(request).await?;
-        let answered = self.read(response, id).await?;
+        let answered = if call.aftermath.matters() {
+            lingering::exchange(self, request, id, &call.aftermath).await?
+        } else {
+            let response = self.pool().send(request).await?;
+            self.read(response, id).await?
+        };
         let came = Came::Http(answered.status.unwrap_or_default());
         let reply = outcome::in_todays_codes(&call.method, came, answered.reply);
         Ok(Answered { reply, ..answered })
     }
 
-    async fn read(&self, response: Response<Lent>, id: Id) -> Result<Answered, Fault> {
+    pub(super) async fn read(&self, response: Response<Lent>, id: Id) -> Result<Answered, Fault> {
         let (head, body) = response.into_parts();
         let (status, headers) = (head.status, &head.headers);
         if status == StatusCode::UNAUTHORIZED || status.is_redirection() {

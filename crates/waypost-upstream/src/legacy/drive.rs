@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use waypost_hub::aftermath;
 use waypost_hub::call::Call;
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -128,6 +129,7 @@ impl Drive {
                     Need::Parked(_) if !exchange.expire() => {}
                     Need::GivenUp | Need::Parked(_) => {
                         self.give_up(session, id, state.as_deref());
+                        self.see_out((!sent).then_some(request), stop).await;
                         return Sent::Done;
                     }
                     Need::Nothing => {}
@@ -170,6 +172,21 @@ impl Drive {
         }
         self.parked.take(&state);
         None
+    }
+
+    /// Waits a moment for the rest of a request that was given up, where its answer may be a task:
+    /// that may come on its connection alone.
+    async fn see_out(
+        &self,
+        request: Option<impl Future<Output = Result<(), Fault>>>,
+        stop: &CancellationToken,
+    ) {
+        if let Some(request) = request
+            && let Some(_room) = self.call.aftermath.room()
+        {
+            let rest = timeout(aftermath::LINGER, request);
+            stop.run_until_cancelled(rest).await;
+        }
     }
 
     fn give_up(&self, session: &Session, id: u64, state: Option<&str>) {
