@@ -103,9 +103,9 @@ pub trait Store: Send + Sync + fmt::Debug {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// Remembers until `until_ms`, in milliseconds since the epoch, that the request state of this
-    /// name was used. `false` when it was before: of several who try, one gets `true`. To a store
-    /// that remembers none each use is the first.
+    /// Remembers until `until_ms`, in milliseconds since the epoch, that the question of this name,
+    /// which request states ask, was answered. `false` when it was before: of several who try, one
+    /// gets `true`. To a store that remembers none each use is the first.
     fn use_state(&self, name: &str, until_ms: u64) -> BoxFuture<'_, Result<bool, StoreError>> {
         let _ = (name, until_ms);
         Box::pin(std::future::ready(Ok(true)))

@@ -55,8 +55,8 @@ pub(crate) struct Ticket {
     marks: Marks,
 }
 
-/// What the store says by us that it is used: the round and its questions, by name. What that was
-/// for may not have been done, and the round waited again.
+/// What the store says by us that it is used: questions of the round, by name. What that was for
+/// may not have been done, and the round waited again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks(Arc<Mutex<HashMap<String, Recorded>>>);
 

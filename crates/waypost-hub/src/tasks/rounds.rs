@@ -241,22 +241,19 @@ struct Used {
 }
 
 /// Those of the answers that nobody has sent yet, and the store says from now on that somebody has;
-/// `None` when there are none. An earlier process may have sent them just before it was killed, and
-/// two states may ask the same: the task itself shows whether they arrived.
+/// `None` when there are none. An earlier process may have sent the others just before it was
+/// killed, also with this state, and two states may ask the same: the task itself shows whether
+/// they arrived.
 async fn unsent(
     desk: &Desk,
     used: &Used,
     ticket: &Ticket,
     responses: Raw,
 ) -> Result<Option<Raw>, CallError> {
-    let round = &used.round;
-    if !is_first(desk, used, ticket, format!("{:032x}", round.id)).await? {
-        return Ok(None);
-    }
     let mut left = responses.as_object().unwrap_or_default();
     let keys = keys_of(&responses);
     for key in &keys {
-        if !is_first(desk, used, ticket, round.question(key)).await? {
+        if !is_first(desk, used, ticket, used.round.question(key)).await? {
             left.remove(key);
         }
     }

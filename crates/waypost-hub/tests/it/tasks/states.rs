@@ -159,6 +159,45 @@ async fn two_states_that_ask_the_same_bring_one_answer() {
     assert_eq!(told.param("inputResponses"), accept(&["s"]));
 }
 
+/// Each question gets one answer, also where a state brings more of them than before.
+#[tokio::test(start_paused = true)]
+async fn a_used_state_that_brings_more_answers_sends_what_was_not_sent_before() {
+    let store = Arc::new(Memory::default());
+    let question = json!({ "method": "elicitation/create", "params": {} });
+    let asks = |keys: &[&str]| {
+        let all = keys.iter().map(|key| ((*key).to_owned(), question.clone()));
+        let all: serde_json::Map<String, Value> = all.collect();
+        got("input_required", json!({ "inputRequests": all }))
+    };
+    let before = with_store(&store).build();
+    before.fake.on("tools/call", [task(created())]);
+    before.fake.on("tasks/get", [asks(&["q", "r"])]);
+    let end = before.end(elicits()).await.unwrap();
+    let first = result(&end)["requestState"].clone();
+    before.fake.on("tasks/get", [asks(&["r"])]);
+    let end = answer(&before, &first).await.unwrap();
+    let second = result(&end)["requestState"].clone();
+
+    let after = with_store(&store).around(&before.fake);
+    after.fake.on("tasks/get", [asks(&["r"])]);
+    let both = json!({ "q": { "action": "decline" }, "r": { "action": "accept" } });
+    let reply = after.retry(elicits(), &first, both).await.unwrap();
+    let third = result(&reply.into_end().await.unwrap())["requestState"].clone();
+    let told = after.fake.seen("tasks/update").pop().unwrap();
+    let accepted = json!({ "r": { "action": "accept" } });
+    assert_eq!(told.param("inputResponses"), accepted);
+    assert_eq!(after.fake.count("tasks/update"), 2);
+    // The other state that asked the same has nothing left to send.
+    after.fake.on("tasks/get", [done()]);
+    let reply = after.retry(elicits(), &second, accepted.clone()).await;
+    reply.unwrap().into_end().await.unwrap();
+    assert_eq!(after.fake.count("tasks/update"), 2);
+    // What the task still asks after all that is another question.
+    let reply = after.retry(elicits(), &third, accepted).await.unwrap();
+    reply.into_end().await.unwrap();
+    assert_eq!(after.fake.count("tasks/update"), 3);
+}
+
 #[tokio::test(start_paused = true)]
 async fn answers_whose_use_cannot_be_remembered_are_not_sent_and_can_be_given_again() {
     let store = Arc::new(Memory::default());
