@@ -3,7 +3,7 @@
 //!
 //! Both eras share the pipe, decided message by message: a client may look around with
 //! `server/discover` and then `initialize`. `outbox` is the way out, `lane` that of one request,
-//! `modern` answers stateless calls; the one session there may be is in `legacy`. [`bridge`]
+//! `modern` answers stateless calls, `unanswered` is what they ask the host; the one session there may be is in `legacy`. [`bridge`]
 //! carries the lines to a daemon instead of answering them.
 
 pub mod bridge;
@@ -11,6 +11,7 @@ mod input;
 pub(crate) mod lane;
 mod modern;
 pub(crate) mod outbox;
+mod unanswered;
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ use crate::rescue;
 use input::{Input, Line};
 use lane::Lane;
 use outbox::Outbox;
+use unanswered::Unanswered;
 
 /// Longest wait for a host to take the last messages.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -70,6 +72,14 @@ pub struct Pipe {
     place: Place,
     /// Holds a token for each request that is yet to be answered.
     open: TaskTracker,
+    unanswered: Arc<Unanswered>,
+}
+
+/// What is yet to be answered on a pipe, by either end.
+#[derive(Clone, Debug)]
+pub struct Open {
+    requests: TaskTracker,
+    questions: Arc<Unanswered>,
 }
 
 /// How a message came, where more than a line came.
@@ -99,6 +109,7 @@ impl Pipe {
             place: Place::new(&host, &outbox),
             calls: InFlight::default(),
             open: TaskTracker::new(),
+            unanswered: Arc::default(),
             outbox,
             host,
         }
@@ -157,8 +168,16 @@ impl Pipe {
     }
 
     /// Holds a token for each request that is yet to be answered.
-    pub fn unanswered(&self) -> &TaskTracker {
+    pub(crate) fn unanswered(&self) -> &TaskTracker {
         &self.open
+    }
+
+    /// What is yet to be answered, from now on.
+    pub fn open(&self) -> Open {
+        Open {
+            requests: self.open.clone(),
+            questions: Arc::clone(&self.unanswered),
+        }
     }
 
     async fn line(&mut self, line: Line) {
@@ -225,7 +244,8 @@ impl Pipe {
                     .inspect_err(|refusal| finish.refused(refusal))
                     .map(|(meta, slot)| {
                         let lane = Lane::new(&self.outbox, &self.open);
-                        modern::answer(&self.host, asker, (request, meta), slot, lane, finish);
+                        let out = (lane, Arc::clone(&self.unanswered));
+                        modern::answer(&self.host, asker, (request, meta), slot, out, finish);
                     })
             }
             (Era::Legacy { .. }, Err(malformed)) if !bare => {
@@ -338,6 +358,14 @@ impl Pipe {
 
     fn record(&self, asker: &Asker) -> Finish {
         Finish::new(Arc::clone(&asker.request_id), asker.principal.clone())
+    }
+}
+
+impl Open {
+    /// Whether all requests are answered, and all that the host was asked in a result within
+    /// `patience`.
+    pub fn is_idle(&self, patience: Duration) -> bool {
+        self.requests.is_empty() && self.questions.is_empty(patience)
     }
 }
 

@@ -117,7 +117,7 @@ impl Served {
             draining,
             mut pipe,
         } = self;
-        let open = pipe.unanswered().clone();
+        let open = pipe.open();
         let reload = || reloader.ask();
         let mut read = Box::pin(pipe.read(stdin()));
         let mut over = signals.until_or(reload, &mut read).await.is_some();
@@ -126,7 +126,8 @@ impl Served {
         let last = assembled.begin_drain(grace);
         let until = Instant::now() + grace;
         if !over {
-            let is_idle = || open.is_empty() && assembled.hub.parked() == 0;
+            let patience = reloader.running().tasks.input_wait;
+            let is_idle = || open.is_idle(patience) && assembled.hub.is_idle();
             over = read_on(signals, &mut read, until, is_idle).await;
         }
         drop(read);

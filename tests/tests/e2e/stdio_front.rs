@@ -277,6 +277,48 @@ async fn told_to_end(command: &[String]) {
 }
 
 #[tokio::test]
+async fn after_a_signal_what_a_server_asked_in_a_result_can_be_answered() {
+    let demo = demo_all(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new("");
+    config(&demo.url, &home);
+    let served = Served::start(&home).await;
+    // One gives a state and the other does not; both keep nothing at Waypost.
+    for tool in ["request_state", "elicitation"] {
+        for command in [command(&home), bridge(&served.url)] {
+            answers_after_a_signal(&command, tool).await;
+        }
+    }
+}
+
+async fn answers_after_a_signal(command: &[String], tool: &str) {
+    let mut launched = Launched::start(command);
+    let mut meta = meta();
+    meta["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": {} });
+    let name = format!("web_test_input_required_result_{tool}");
+    let mut params = json!({ "name": name, "arguments": {}, "_meta": meta });
+    let asked = launched.ask("tools/call", params.clone()).await;
+    let result = &asked["result"];
+    assert_eq!(result["resultType"], "input_required", "{asked}");
+    let requests = result["inputRequests"].as_object().unwrap();
+    let said = json!({ "action": "accept", "content": { "ok": true, "name": "Ada" } });
+    let answers = requests.keys().map(|key| (key.clone(), said.clone()));
+    params["inputResponses"] = Value::Object(answers.collect());
+    if result["requestState"].is_string() {
+        params["requestState"] = result["requestState"].clone();
+    }
+    assert_eq!(result["requestState"].is_string(), tool == "request_state");
+    signal(launched.child.id().unwrap(), "TERM").await;
+    let refused = async {
+        let modern = json!({ "_meta": meta });
+        while launched.ask("tools/list", modern.clone()).await["error"].is_null() {}
+    };
+    timeout(SOON, refused).await.unwrap();
+    let end = launched.ask("tools/call", params).await;
+    assert_eq!(end["result"]["resultType"], "complete", "{end}");
+    assert_eq!(launched.code().await, Some(0));
+}
+
+#[tokio::test]
 async fn a_bridge_outlives_its_daemon_and_the_session_stays_good() {
     let demo = demo_all(ANY_PORT, quick()).await.unwrap();
     let home = Home::new("");

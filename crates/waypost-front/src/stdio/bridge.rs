@@ -3,7 +3,7 @@
 //! Nothing but a ping before the session is answered here, and nothing is rewritten: requests travel as the bytes that the host
 //! wrote. What HTTP wants beside them is made here: headers, the session id, streams. `link` is
 //! the way to the daemon, `reply` what comes back for one request, `modern` are stateless calls,
-//! `params` the headers that tools ask for, `unanswered` what the host has to answer, `fault` what a host is told when the daemon does not
+//! `params` the headers that tools ask for, `fault` what a host is told when the daemon does not
 //! answer. The session that a host has at the daemon is in `legacy`.
 
 mod fault;
@@ -13,7 +13,6 @@ mod params;
 pub(crate) mod reply;
 #[cfg(test)]
 mod tests;
-mod unanswered;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +39,7 @@ use waypost_wire::object::Object;
 use super::FAREWELL;
 use super::input::{Input, Line};
 use super::outbox::Outbox;
+use super::unanswered::Unanswered;
 use crate::admit;
 use crate::encode;
 use crate::era::{self, Era};
@@ -53,7 +53,9 @@ use crate::rescue;
 pub use fault::Fault;
 use link::Link;
 use params::Params;
-use unanswered::Unanswered;
+
+/// After this nobody answers a question any more. By default the daemon waits as long.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
 /// What sends HTTP requests to the daemon.
 pub type Sender = BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>;
@@ -150,7 +152,7 @@ impl Bridge {
 
     /// Whether all requests are answered, and all that the host was asked.
     pub fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.way.unanswered.is_empty()
+        self.open.is_empty() && self.way.unanswered.is_empty(PATIENCE)
     }
 
     /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest and

@@ -2,6 +2,7 @@
 //! transports, stdio).
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use tracing::Instrument as _;
@@ -13,6 +14,7 @@ use waypost_wire::meta::RequestMeta;
 
 use super::Host;
 use super::lane::Lane;
+use super::unanswered::Unanswered;
 use crate::Calls;
 use crate::encode;
 use crate::event::Finish;
@@ -27,10 +29,11 @@ pub(super) fn answer(
     asker: Asker,
     (request, meta): (Request, RequestMeta),
     slot: Slot,
-    lane: Lane,
+    (lane, unanswered): (Lane, Arc<Unanswered>),
     mut finish: Finish,
 ) {
     let Request { id, method, params } = request;
+    let retry = unanswered.begins(&method, &params);
     finish.method(&method);
     let span = tracing::info_span!(
         "request",
@@ -56,6 +59,9 @@ pub(super) fn answer(
             drop(slot);
             let message = match end {
                 Ok(end) => {
+                    if let End::InputRequired(result) = &end {
+                        unanswered.asked(retry, result);
+                    }
                     finish.outcome(end.word());
                     encode::end(&id, &end)
                 }

@@ -7,11 +7,13 @@ use waypost_wire::meta::{META, PROGRESS_TOKEN, PROTOCOL_VERSION};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
+use waypost_wire::result::ResultType;
 
 use super::fault::Fault;
 use super::link;
 use super::{Answer, Read, Way};
 use crate::in_flight::Slot;
+use crate::stdio::unanswered::Retry;
 
 /// Pages of one list; no sane one has more.
 const MOST_PAGES: usize = 100;
@@ -38,7 +40,8 @@ impl Call {
 
     /// To its answer. Cancelled, the daemon sees the connection close.
     pub(super) async fn run(self, slot: Slot) {
-        self.way.unanswered.answered(&self.request.params);
+        let Request { method, params, .. } = &self.request;
+        let retry = self.way.unanswered.begins(method, params);
         let cancelled = slot.cancelled().clone();
         let Some(end) = cancelled.run_until_cancelled(self.to_end()).await else {
             return;
@@ -48,10 +51,19 @@ impl Call {
         match end {
             Ok(answer) => {
                 self.learn(&answer);
-                self.way.unanswered.note(&answer.outcome);
+                self.note_questions(retry, &answer);
                 self.way.outbox.send([answer.message].into()).await;
             }
             Err(fault) => self.way.fail(&self.request.id, &fault).await,
+        }
+    }
+
+    fn note_questions(&self, retry: Retry, answer: &Answer) {
+        if let Outcome::Result(result) = &answer.outcome {
+            let result = result.as_object().unwrap_or_default();
+            if ResultType::of(&result) == ResultType::InputRequired {
+                self.way.unanswered.asked(retry, &result);
+            }
         }
     }
 
