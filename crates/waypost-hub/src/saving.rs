@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+use tokio::time::sleep;
+
 use crate::backoff::Backoff;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
@@ -13,8 +16,28 @@ use crate::store::Store;
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MOST: Duration = Duration::from_secs(60);
 
-/// Stores what is known of a member, also when that works only later.
+/// What is being stored when all is to stop may take so long.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Stores what is known of a member, also when that works only later, and when whoever wants it is
+/// told to stop: what others have seen of it must not be gone after a restart.
 pub(crate) async fn save(store: &Arc<dyn Store>, member: &Arc<Member>, background: &Tasks) {
+    let (done, saved) = oneshot::channel::<()>();
+    let (store, member, tasks) = (Arc::clone(store), Arc::clone(member), background.clone());
+    background.spawn(|stop| async move {
+        let _done = done;
+        tokio::select! {
+            () = save_now(&store, &member, &tasks) => {}
+            () = async {
+                stop.cancelled().await;
+                sleep(FAREWELL).await;
+            } => {}
+        }
+    });
+    drop(saved.await);
+}
+
+async fn save_now(store: &Arc<dyn Store>, member: &Arc<Member>, background: &Tasks) {
     if try_save(&**store, member).await || member.set_unsaved(true) {
         return;
     }
@@ -23,7 +46,7 @@ pub(crate) async fn save(store: &Arc<dyn Store>, member: &Arc<Member>, backgroun
         let again = async {
             let mut backoff = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
             loop {
-                tokio::time::sleep(backoff.failed()).await;
+                sleep(backoff.failed()).await;
                 // Whoever fails from here on, with what is newer, finds nobody at it.
                 member.set_unsaved(false);
                 if try_save(&*store, &member).await || member.set_unsaved(true) {

@@ -313,6 +313,16 @@ pub(crate) async fn hub(yaml: &str, fakes: &[&Arc<Fake>]) -> Arc<Hub> {
 }
 
 pub(crate) async fn hub_with(yaml: &str, fakes: &[&Arc<Fake>], store: Arc<dyn Store>) -> Arc<Hub> {
+    hub_in(Tasks::default(), yaml, fakes, store).await
+}
+
+/// The same, with its background work in hand.
+pub(crate) async fn hub_in(
+    background: Tasks,
+    yaml: &str,
+    fakes: &[&Arc<Fake>],
+    store: Arc<dyn Store>,
+) -> Arc<Hub> {
     let loaded = waypost_config::parse_str(yaml);
     let config: Config = loaded
         .unwrap_or_else(|problems| panic!("{problems:?}"))
@@ -334,7 +344,7 @@ pub(crate) async fn hub_with(yaml: &str, fakes: &[&Arc<Fake>], store: Arc<dyn St
         members,
         store,
         keys,
-        background: Tasks::default(),
+        background,
     };
     let hub = Hub::new(parts);
     hub.start().await;

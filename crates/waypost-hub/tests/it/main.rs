@@ -25,6 +25,7 @@ mod searching;
 mod shaping;
 mod slow_listeners;
 mod sound;
+mod stopping;
 mod supervising;
 mod tasks;
 mod unread;
