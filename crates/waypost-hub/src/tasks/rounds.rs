@@ -34,6 +34,9 @@ use crate::tasks::{Desk, Job};
 /// Changes of a task that a slow caller is not yet told.
 const ROOM: usize = 16;
 
+/// Answers that one retry may bring: each is remembered as sent, one after the other.
+const MOST_ANSWERS: usize = 256;
+
 /// Asks the caller what the task asks, and lets the task wait for the answer.
 pub(crate) fn ask(
     desk: &Arc<Desk>,
@@ -120,6 +123,10 @@ pub(crate) fn resume(
     if responses.as_ref().is_some_and(|raw| !raw.is_object()) {
         return Err(CallError::unknown("`inputResponses` must be an object"));
     }
+    if responses.as_ref().map_or(0, |raw| keys_of(raw).len()) > MOST_ANSWERS {
+        let text = format!("`inputResponses` has more than {MOST_ANSWERS} answers");
+        return Err(CallError::unknown(text));
+    }
     let left = Duration::from_millis(expires_ms.saturating_sub(now_ms()));
     let foreign = round.issuer != desk.issuer && !left.is_zero();
     let until = foreign.then(|| Instant::now() + left);
@@ -198,6 +205,7 @@ async fn answer(
     responses: Option<Raw>,
     notifier: Notifier,
 ) -> Answer {
+    let responses = responses.map(|raw| only(ticket.asked(), raw));
     let responses = responses.map(|raw| (keys_of(&raw), raw));
     // Who has no question any more has nothing to tell.
     if let Some((keys, responses)) = responses.filter(|(keys, _)| !keys.is_empty()) {
@@ -230,6 +238,20 @@ async fn answer(
     }
     let end = wait.run(None, notifier).await;
     give(&desk, ticket, end)
+}
+
+/// Those of the answers that were asked for; all where that is not known.
+fn only(asked: &[String], responses: Raw) -> Raw {
+    let Some(all) = responses.as_object().ok().filter(|_| !asked.is_empty()) else {
+        return responses;
+    };
+    let is_asked = |key: &str| asked.iter().any(|asked| asked == key);
+    if all.iter().all(|(key, _)| is_asked(key)) {
+        return responses;
+    }
+    let left = all.iter().filter(|(key, _)| is_asked(key));
+    let left: Object = left.map(|(key, value)| (key, value.clone())).collect();
+    left.into()
 }
 
 /// A state that is used now.
@@ -335,7 +357,7 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
         return;
     };
     let asked = Asked {
-        keys: Vec::new(),
+        keys: ticket.asked().to_vec(),
         progress: wait.progress().clone(),
     };
     attend(desk, desk.parked.park(id, place, asked), wait.into_guard());

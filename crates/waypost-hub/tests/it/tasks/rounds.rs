@@ -1,5 +1,6 @@
 //! A task that asks, for a caller that knows no tasks: its own call asks, and goes on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -7,7 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use waypost_hub::error::Kind;
 use waypost_hub::reply::End;
+use waypost_hub::store::Store;
 use waypost_wire::raw::Raw;
+
+use crate::fake::Memory;
 
 use super::kit::{
     Act, Setup, World, created, done, error, fails, got, result, stream, task, tasks, value,
@@ -101,6 +105,42 @@ async fn an_answer_in_parts_is_asked_for_the_rest() {
         .unwrap();
     assert_eq!(result(&reply.into_end().await.unwrap())["n"], json!(1));
     assert_eq!(world.fake.count("tasks/update"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_answers_to_what_was_asked_are_sent_and_remembered() {
+    let store = Arc::new(Memory::default());
+    let world = around(Setup {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        ..Setup::default()
+    });
+    let state = asked(&world).await;
+    let unasked = (0..200).map(|n| (format!("k{n}"), yes()));
+    let mut responses: serde_json::Map<String, Value> = unasked.collect();
+    responses.insert("q".to_owned(), yes());
+    let reply = world.retry(elicits(), &state, responses.into()).await;
+    let end = reply.unwrap().into_end().await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    let sent = world.fake.seen("tasks/update")[0].param("inputResponses");
+    assert_eq!(sent, json!({ "q": yes() }));
+    let used = store.2.lock().unwrap().len();
+    assert!(used <= 2, "{used} rows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_answers_than_anybody_asks_for_are_refused_and_the_state_stays_good() {
+    let world = world();
+    let state = asked(&world).await;
+    let many = (0..257).map(|n| (format!("k{n}"), yes()));
+    let many: serde_json::Map<String, Value> = many.collect();
+    let refused = world.retry(elicits(), &state, many.into()).await;
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "`inputResponses` has more than 256 answers"
+    );
+    let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
+    let end = reply.unwrap().into_end().await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
 }
 
 #[tokio::test(start_paused = true)]
