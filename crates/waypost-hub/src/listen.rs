@@ -52,7 +52,8 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     let permit = if call.awaits_servers {
         None
     } else {
-        let permit = hub.listeners.permit().ok_or_else(|| {
+        let seat = call.seat.clone().unwrap_or_default();
+        let permit = seat.permit(&hub.listeners).ok_or_else(|| {
             CallError::new(ErrorKind::Throttled, Origin::Gateway)
                 .detail("too many listeners: hint: the operator can raise `limits.listeners`")
                 .retryable()
