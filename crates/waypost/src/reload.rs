@@ -253,6 +253,9 @@ impl Reloader {
         hub.shut_out(&out, &[]);
         if let Some(sessions) = sessions {
             sessions.shut_out(&out, &difference.gone);
+            if !after.front.sse {
+                sessions.end_streams();
+            }
         }
         for upstream in &difference.removed {
             metrics::removed(upstream);
