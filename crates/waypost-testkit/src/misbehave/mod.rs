@@ -17,6 +17,7 @@ pub mod header_mismatch_once;
 pub mod http_errors;
 pub mod invalid_json;
 pub mod legacy_only;
+pub mod nested;
 pub mod never_answers;
 pub mod never_ends;
 pub mod odd_sse;

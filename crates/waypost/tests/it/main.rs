@@ -8,6 +8,7 @@
 mod admin;
 mod drain;
 mod gateway;
+mod nested;
 mod program;
 mod registry;
 mod session_clients;
