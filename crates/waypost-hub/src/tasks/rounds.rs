@@ -14,6 +14,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::{INPUT_REQUESTS, INPUT_RESPONSES, REQUEST_STATE};
 use waypost_wire::task::Status;
 
+use crate::asks;
 use crate::call::Call;
 use crate::error::{CallError, Kind, Origin};
 use crate::event::request_id_field;
@@ -33,9 +34,6 @@ use crate::tasks::{Desk, Job};
 
 /// Changes of a task that a slow caller is not yet told.
 const ROOM: usize = 16;
-
-/// Answers that one retry may bring: each is remembered as sent, one after the other.
-const MOST_ANSWERS: usize = 256;
 
 /// Asks the caller what the task asks, and lets the task wait for the answer.
 pub(crate) fn ask(
@@ -123,8 +121,8 @@ pub(crate) fn resume(
     if responses.as_ref().is_some_and(|raw| !raw.is_object()) {
         return Err(CallError::unknown("`inputResponses` must be an object"));
     }
-    if responses.as_ref().map_or(0, |raw| keys_of(raw).len()) > MOST_ANSWERS {
-        let text = format!("`inputResponses` has more than {MOST_ANSWERS} answers");
+    if responses.as_ref().map_or(0, |raw| keys_of(raw).len()) > asks::MOST {
+        let text = format!("`inputResponses` has more than {} answers", asks::MOST);
         return Err(CallError::unknown(text));
     }
     let left = Duration::from_millis(expires_ms.saturating_sub(now_ms()));
