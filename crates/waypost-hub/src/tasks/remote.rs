@@ -32,6 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A look at the upstream that was asked for is waited for so long, and seen so soon.
 const ANEW_WITHIN: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks at whether what had a task is gone.
+const GONE_LOOK: Duration = Duration::from_secs(1);
 /// `tasks/cancel` is tried again for so long.
 const CANCEL_WITHIN: Duration = Duration::from_secs(60);
 
@@ -89,6 +91,17 @@ impl Remote {
         let frame = &self.frame;
         let upstream = &self.member.upstream;
         self.instance != upstream.instance(&frame.principal, frame.session.as_ref())
+    }
+
+    /// Resolves once the process or session that had the task is gone; never where tasks outlive
+    /// one.
+    pub(crate) async fn ended(&self) {
+        if self.instance.is_none() {
+            return std::future::pending().await;
+        }
+        while !self.is_gone() {
+            sleep(GONE_LOOK).await;
+        }
     }
 
     /// What a call whose task is gone gets.

@@ -45,8 +45,7 @@ pub(crate) fn ask(
 ) -> Result<End, CallError> {
     let Some(place) = desk.parked.place() else {
         guard.cancel(Reason::Full);
-        return Err(CallError::new(Kind::Throttled, Origin::Gateway)
-            .detail("too many calls wait for an answer of their caller"));
+        return Err(full());
     };
     let round = Round {
         id: rand::random(),
@@ -64,6 +63,11 @@ pub(crate) fn ask(
     let waiting = desk.parked.park(id, place, Asked { keys, progress });
     attend(desk, waiting, guard);
     Ok(questions)
+}
+
+fn full() -> CallError {
+    CallError::new(Kind::Throttled, Origin::Gateway)
+        .detail("too many calls wait for an answer of their caller")
 }
 
 /// Asks the caller of a round that waits what the task asks by now, in place of what it asked;
@@ -224,8 +228,8 @@ async fn answer(
                 return give(&desk, ticket, Ok(End::Error(error)));
             }
             Err(error) if error.retryable => {
-                put_back(&desk, wait, used.round.id, ticket);
-                return shared::answer(Err(error));
+                let put_back = put_back(&desk, wait, used.round.id, ticket);
+                return shared::answer(Err(put_back.err().unwrap_or(error)));
             }
             // It may have arrived. Then polling shows it; else the question comes again.
             Err(error) => {
@@ -349,10 +353,13 @@ pub(crate) fn sweep_later(desk: &Arc<Desk>) {
 }
 
 /// The upstream certainly did not get the answers: the same state may bring them again.
-fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
+///
+/// # Errors
+/// [`Kind::Throttled`] where there is no place to wait for that: the task is cancelled then.
+fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) -> Result<(), CallError> {
     let Some(place) = desk.parked.place() else {
         wait.cancel(Reason::Full);
-        return;
+        return Err(full());
     };
     let asked = Asked {
         keys: ticket.asked().to_vec(),
@@ -361,17 +368,32 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
     attend(desk, desk.parked.park(id, place, asked), wait.into_guard());
     // The round waits again, or somebody has it by now: either is none of the ticket's.
     drop(ticket);
+    Ok(())
 }
 
-/// Gives up a task whose caller does not come back.
+/// Gives up a task whose caller does not come back, and the place of one that is gone with what had
+/// it.
 fn attend(desk: &Arc<Desk>, waiting: Waiting, guard: Guard) {
-    let patience = desk.times().input_wait;
-    desk.background.spawn(|stop| async move {
+    let times = desk.times();
+    let patience = times.input_wait;
+    // Who listens beside the question looks once more, and tells what has become of the task.
+    let gone = async move |remote: &Remote| {
+        remote.ended().await;
+        tokio::time::sleep(times.poll_most + Duration::from_secs(1)).await;
+    };
+    let desk = Arc::clone(desk);
+    let background = desk.background.clone();
+    background.spawn(|stop| async move {
         tokio::select! {
             // The state outlives this process: whoever comes next may take the answer.
             () = stop.cancelled() => {}
             // Whoever has it now has a guard of its own.
             () = waiting.over() => {}
+            () = gone(guard.remote()) => {
+                if waiting.give(&shared::answer(Err(CallError::unknown_task()))) {
+                    sweep_later(&desk);
+                }
+            }
             () = tokio::time::sleep(patience) => {
                 if let Some(Asked { keys, .. }) = waiting.expire()
                     && is_still_asked(guard.remote(), &keys).await

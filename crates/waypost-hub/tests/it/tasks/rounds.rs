@@ -300,6 +300,49 @@ async fn too_many_waiting_rounds_are_refused_and_their_tasks_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_round_whose_process_is_gone_holds_its_place_no_longer() {
+    let world = Setup {
+        parked: 1,
+        ..Setup::default()
+    };
+    let world = world.build();
+    world.fake.run_as("child 1");
+    world.fake.on("tools/call", [task(created())]);
+    world
+        .fake
+        .on("tasks/get", [asks(&json!({ "q": question() }))]);
+    let state = asked(&world).await;
+    world.fake.run_as("child 2");
+    sleep(Duration::from_secs(90)).await;
+    asked(&world).await;
+    let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
+    assert_eq!(reply.unwrap_err().kind, Kind::UnknownTarget);
+    assert_eq!(world.fake.count("tasks/cancel"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_cannot_wait_to_be_sent_again_are_refused_as_what_they_are() {
+    let world = around(Setup {
+        parked: 1,
+        ..Setup::default()
+    });
+    world
+        .fake
+        .on("tasks/get", [asks(&json!({ "q": question() }))]);
+    let state = asked(&world).await;
+    world
+        .fake
+        .on("tasks/update", [Act::Refuse(Kind::Unavailable)]);
+    let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
+    let reply = reply.unwrap();
+    // Another call takes the place meanwhile.
+    asked(&world).await;
+    let error = reply.into_end().await.unwrap_err();
+    assert_eq!((error.kind, error.retryable), (Kind::Throttled, false));
+    world.fake.called("tasks/cancel", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retry_that_leaves_cancels_the_task() {
     let world = world();
     world.fake.on(
