@@ -11,6 +11,7 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::fake::{Rpc, ack, discover, event_stream, fake_now, task, text};
+use crate::kit::words::VERSION;
 use crate::run::Running;
 
 /// Which protocol it speaks.
@@ -52,11 +53,7 @@ fn answer(era: Era, deep: &str, rpc: &Rpc) -> Response {
     let error = json!({ "code": -32603, "message": format!("no {TASK}"), "data": "<here>" });
     let reply = |member: &str, value: &Value| message(rpc, deep, member, value);
     match (rpc.method.as_str(), how.filter(|_| of_work)) {
-        ("server/discover", _) if era == Era::Discovered => {
-            let mut can = discover(true);
-            can["capabilities"]["extensions"] = json!({ "com.example/x": "<here>" });
-            reply("result", &can)
-        }
+        ("server/discover", _) if era == Era::Discovered => reply("result", &discover_nested()),
         ("server/discover", _) if era == Era::Modern => reply("result", &discover(true)),
         ("initialize", _) if era == Era::Session => reply("result", &initialized()),
         ("tools/list", _) => reply("result", &tools()),
@@ -87,6 +84,16 @@ fn initialized() -> Value {
     })
 }
 
+fn discover_nested() -> Value {
+    json!({
+        "resultType": "complete",
+        "supportedVersions": [VERSION],
+        "capabilities": { "tools": {}, "extensions": { "com.example/x": "<here>" } },
+        "ttlMs": 0,
+        "cacheScope": "public",
+    })
+}
+
 fn tools() -> Value {
     let schema = json!({ "type": "object", "properties": { "x": { "anyOf": "<here>" } } });
     let deep = json!({ "name": "deep", "inputSchema": schema, "outputSchema": schema,
@@ -97,10 +104,12 @@ fn tools() -> Value {
 }
 
 fn result() -> Value {
-    let mut result = text("done");
-    result["structuredContent"] = json!({ "uri": "<here>" });
-    result["_meta"] = json!({ "ui": { "resourceUri": "<here>" } });
-    result
+    json!({
+        "resultType": "complete",
+        "content": [{ "type": "text", "text": "done" }],
+        "structuredContent": { "uri": "<here>" },
+        "_meta": { "ui": { "resourceUri": "<here>" } },
+    })
 }
 
 fn question() -> Value {
@@ -115,9 +124,9 @@ fn told(rpc: &Rpc, deep: &str) -> Response {
         "params": { "progressToken": token, "progress": 1, "message": "<here>" } });
     let log = json!({ "jsonrpc": "2.0", "method": "notifications/message",
         "params": { "level": "error", "data": "<here>" } });
-    let mut asks = question();
-    asks["jsonrpc"] = "2.0".into();
-    asks["id"] = 1.into();
+    let question = question();
+    let asks = json!({ "jsonrpc": "2.0", "id": 1, "method": question.get("method"),
+        "params": question.get("params") });
     let end = json!({ "jsonrpc": "2.0", "id": rpc.id, "result": text("done") });
     let frames = [progress, log, asks, end];
     let frames = frames.map(|frame| format!("data: {}\n\n", put(&frame, deep)));

@@ -56,10 +56,11 @@ pub(super) fn states(members: &[Arc<Member>], catalog: &Catalog) -> String {
     let mut text = String::new();
     for (name, what, value) in STATES {
         // Writing into memory does not fail.
-        let _ = write!(text, "# HELP {name} {what}\n# TYPE {name} gauge\n");
+        write!(text, "# HELP {name} {what}\n# TYPE {name} gauge\n").ok();
         for member in members.iter().filter(|member| !member.settings.disabled) {
             if let Some(value) = value(member, catalog) {
-                let _ = writeln!(text, "{name}{{upstream=\"{}\"}} {value}", member.name);
+                let of = &member.name;
+                writeln!(text, "{name}{{upstream=\"{of}\"}} {value}").ok();
             }
         }
         text.push('\n');

@@ -29,6 +29,19 @@ async fn raw(client: &Client, method: &str, params: Value) -> String {
     text
 }
 
+async fn check_task(waypost: &Waypost, client: &Client) {
+    let made = client.tool("n_work", json!({ "how": "task" })).await;
+    let made = made.unwrap();
+    let handle = made.result()["taskId"].clone();
+    assert!(handle.is_string(), "{made:?}");
+    for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
+        let params = json!({ "taskId": handle, "inputResponses": {} });
+        let came = raw(client, method, params).await;
+        assert!(came.contains("\"jsonrpc\""), "{method}: {came:.200}");
+        is_up(waypost, client, method).await;
+    }
+}
+
 async fn check(era: Era) {
     let server = nested(era, LEVELS).await.unwrap();
     let yaml = format!(
@@ -53,16 +66,7 @@ async fn check(era: Era) {
         is_up(&waypost, &client, how).await;
     }
     if era == Era::Modern {
-        let made = client.tool("n_work", json!({ "how": "task" })).await;
-        let made = made.unwrap();
-        let handle = made.result()["taskId"].clone();
-        assert!(handle.is_string(), "{made:?}");
-        for method in ["tasks/get", "tasks/update", "tasks/cancel"] {
-            let params = json!({ "taskId": handle, "inputResponses": {} });
-            let came = raw(&client, method, params).await;
-            assert!(came.contains("\"jsonrpc\""), "{method}: {came:.200}");
-            is_up(&waypost, &client, method).await;
-        }
+        check_task(&waypost, &client).await;
     }
     server.stop().await;
 }
