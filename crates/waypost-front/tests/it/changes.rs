@@ -74,7 +74,6 @@ impl Source {
         fails: impl Fn() -> Option<CallError> + Send + Sync + Clone + 'static,
     ) -> Front {
         let (says, open, store) = (self.says.clone(), Arc::clone(&self.open), Arc::clone(store));
-        let refuses = Arc::clone(&self.refuses);
         let error = Arc::clone(&self.error);
         let (refuses, room) = (Arc::clone(&self.refuses), Arc::clone(&self.room));
         let answer = move |call: Call| {

@@ -286,7 +286,7 @@ async fn a_refusal_of_our_own_hop_to_a_poll_makes_us_look_anew_and_ask_again() {
             .fake
             .on("tasks/get", [fails(code), fails(code), done()]);
         let member = Arc::clone(&world.member);
-        let looked = tokio::spawn(async move {
+        let looks = async move {
             member.wake.notified().await;
             // What is learned by then is new.
             let learned = member.learned().unwrap();
@@ -296,10 +296,9 @@ async fn a_refusal_of_our_own_hop_to_a_poll_makes_us_look_anew_and_ask_again() {
             };
             member.learn(later);
             Instant::now()
-        });
-        let end = world.end(json!({})).await.unwrap();
-        assert_eq!(result(&end)["n"], json!(1));
-        let looked = looked.await.unwrap();
+        };
+        let (end, looked) = tokio::join!(world.end(json!({})), looks);
+        assert_eq!(result(&end.unwrap())["n"], json!(1));
         let polls = world.fake.seen("tasks/get");
         assert_eq!(polls.len(), 3);
         assert!(polls[1].at - looked < Duration::from_millis(500));
