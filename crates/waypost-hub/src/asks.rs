@@ -6,15 +6,21 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
+/// Questions of one result, and answers of one retry: each is looked for among the others, and
+/// each answer is remembered as sent, one after the other.
+pub(crate) const MOST: usize = 256;
+
 /// What is asked, where all of it can be read and is of a known kind; a repeated key could mean
-/// one thing here and another at the caller, and nobody can declare a kind that is not known.
+/// one thing here and another at the caller, and nobody can declare a kind that is not known. More
+/// than 256 questions nobody answers.
 pub fn questions(input_requests: &Raw) -> Option<Object> {
     let known = |request: &Raw| {
         let method = request.as_object().ok()?.string("method")?;
         ClientCapabilities::needed_for(&method)
     };
     let requests = input_requests.as_object().ok()?;
-    let readable = requests.iter().all(|(_, request)| known(request).is_some());
+    let readable =
+        requests.len() <= MOST && requests.iter().all(|(_, request)| known(request).is_some());
     readable.then_some(requests)
 }
 
@@ -91,6 +97,11 @@ mod tests {
 
     #[test]
     fn questions_of_no_known_kind_are_not_passed_on() {
+        let many = |count: usize| {
+            let one = |n| (format!("k{n}"), json!({ "method": "roots/list" }));
+            Raw::from(&Value::Object((0..count).map(one).collect()))
+        };
+        assert!(questions(&many(MOST)).is_some() && questions(&many(MOST + 1)).is_none());
         let known = json!({ "a": { "method": "roots/list" } });
         assert_eq!(questions(&Raw::from(&known)), Some(object(&known)));
         for odd in [

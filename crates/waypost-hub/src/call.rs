@@ -12,6 +12,7 @@ use waypost_wire::meta::RequestMeta;
 use waypost_wire::object::Object;
 
 use crate::aftermath::Aftermath;
+use crate::limit::Seat;
 use crate::upstream::BoxFuture;
 
 /// Who calls. Two principals never see each other's tasks or states.
@@ -308,6 +309,9 @@ pub struct Call {
     /// answered about its resources, as long as a call may take, and the first of them that refuses
     /// or fails is its answer. Otherwise it comes soon, and says what will be told of.
     pub awaits_servers: bool,
+    /// Of a `subscriptions/listen` that is to take the place of another: what both share, so that
+    /// they count as one listener.
+    pub seat: Option<Seat>,
 }
 
 impl Call {
@@ -333,6 +337,7 @@ impl Call {
             carrier: Carrier::default(),
             aftermath: Aftermath::default(),
             awaits_servers: false,
+            seat: None,
         }
     }
 

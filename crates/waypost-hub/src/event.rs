@@ -9,6 +9,7 @@ use metrics::{Counter, Histogram};
 use tracing::Span;
 use waypost_wire::text::{NAME, clip};
 
+use crate::catalog::entry::Kind;
 use crate::pins::Pending;
 
 /// What a line says of its request's id itself: nothing within the request's span, which has
@@ -100,6 +101,18 @@ impl DefinitionsRefused<'_> {
             "upstream" => (*upstream).to_owned(), "kind" => *kind
         )
         .set(*count);
+    }
+}
+
+/// An upstream is not there any more, and neither is what it listed.
+pub(crate) fn definitions_gone(upstream: &str) {
+    for kind in Kind::ALL {
+        DefinitionsRefused {
+            upstream,
+            kind: kind.word(),
+            count: 0,
+        }
+        .emit();
     }
 }
 

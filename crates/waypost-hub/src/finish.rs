@@ -10,6 +10,7 @@ use waypost_wire::links::{self, Answer};
 use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::result::{INPUT_REQUESTS, ensure_complete, ensure_freshness};
+use waypost_wire::task::Status;
 
 use crate::asks;
 use crate::call::{Call, View};
@@ -112,7 +113,9 @@ pub(crate) fn from(
 }
 
 fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
-    if let Some(refused) = refused(&end, member, caller) {
+    if let Some(task) = idle_task(&mut end, caller) {
+        keep_back_undeclared(task, caller);
+    } else if let Some(refused) = refused(&end, member, caller) {
         return End::Error(refused);
     }
     if let End::Error(error) = end {
@@ -173,6 +176,29 @@ fn settled(error: ErrorObject) -> ErrorObject {
         return error.with_code(code::MISSING_CAPABILITY);
     }
     error
+}
+
+/// The task that was asked about, unless it waits for answers.
+fn idle_task<'a>(end: &'a mut End, caller: &Caller) -> Option<&'a mut Object> {
+    let End::Complete(task) = end else {
+        return None;
+    };
+    let status = task.str("status").as_deref().and_then(Status::parse);
+    let waits = status.is_none_or(|status| status == Status::InputRequired);
+    (caller.polls() && !waits).then_some(task)
+}
+
+/// Takes out the questions that a task was asked before, where the caller could not be asked them.
+/// They are nobody's to answer any more, and no reason to keep its result from anybody.
+fn keep_back_undeclared(task: &mut Object, caller: &Caller) {
+    let Some(requests) = task.get(INPUT_REQUESTS) else {
+        return;
+    };
+    let questions = asks::questions(requests);
+    let declared = &caller.capabilities;
+    if questions.is_none_or(|questions| asks::undeclared(&questions, declared).is_some()) {
+        task.remove(INPUT_REQUESTS);
+    }
 }
 
 /// The error in place of a question, or of a task that waits for one, that the caller did not

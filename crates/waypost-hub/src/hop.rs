@@ -56,11 +56,13 @@ where
     }
 }
 
-fn concerns_us(error: i64) -> bool {
+/// Whether an error is about our own request, and nothing was executed.
+pub(crate) fn concerns_us(error: i64) -> bool {
     matches!(error, code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION)
 }
 
-fn refused(member: &Arc<Member>, code: i64) -> CallError {
+/// The answer to a caller whose request was right.
+pub(crate) fn refused(member: &Arc<Member>, code: i64) -> CallError {
     CallError::upstream(Kind::BadUpstream, &member.name)
         .detail(format!("refuses our request with {code}"))
 }

@@ -1,7 +1,7 @@
 //! How much may be in flight at once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::Kind;
 
@@ -16,6 +16,10 @@ pub struct Limit {
 /// Room for one; given back when dropped.
 #[derive(Debug)]
 pub struct Permit(Arc<Limit>);
+
+/// The room that several share of which each takes the place of the one before: they count as one.
+#[derive(Clone, Debug, Default)]
+pub struct Seat(Arc<Mutex<Weak<Permit>>>);
 
 /// Room for a request of which it is yet to be read whether it is let in. Until then it counts
 /// within a bound of its own.
@@ -112,6 +116,19 @@ impl Permit {
     }
 }
 
+impl Seat {
+    /// The room that one of them still has, else room within this bound, if there is any.
+    pub fn permit(&self, limit: &Arc<Limit>) -> Option<Arc<Permit>> {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(permit) = held.upgrade() {
+            return Some(permit);
+        }
+        let permit = Arc::new(limit.permit()?);
+        *held = Arc::downgrade(&permit);
+        Some(permit)
+    }
+}
+
 impl Entry {
     /// One that counts within `reading`, if there is room, and is to count within `limit`.
     pub fn begin(reading: &Arc<Limit>, limit: &Arc<Limit>) -> Option<Self> {
@@ -159,6 +176,18 @@ mod tests {
             "its bound is the same"
         );
         assert!(Limit::new(0).permit().is_none());
+    }
+
+    #[test]
+    fn who_follows_on_another_takes_its_room() {
+        let (limit, seat) = (Limit::new(1), Seat::default());
+        let first = seat.permit(&limit);
+        let next = seat.permit(&limit);
+        assert!(first.is_some() && next.is_some() && Seat::default().permit(&limit).is_none());
+        drop(first);
+        assert_eq!(limit.used(), 1);
+        drop(next);
+        assert!(limit.is_idle() && seat.permit(&limit).is_some());
     }
 
     #[test]

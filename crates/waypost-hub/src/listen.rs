@@ -25,6 +25,7 @@ use crate::catalog::entry::Kind;
 use crate::error::{CallError, Kind as ErrorKind, Origin};
 use crate::finish;
 use crate::hub::{Change, Hub};
+use crate::limit::Permit;
 use crate::own;
 use crate::reply::{End, Event, EventStream, Reply};
 use crate::status::State;
@@ -48,17 +49,7 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         Ok(filter) => filter,
         Err(refusal) => return Ok(Reply::error(refusal)),
     };
-    // One that waits counts as the request that it is for, and is over soon.
-    let permit = if call.awaits_servers {
-        None
-    } else {
-        let permit = hub.listeners.permit().ok_or_else(|| {
-            CallError::new(ErrorKind::Throttled, Origin::Gateway)
-                .detail("too many listeners: hint: the operator can raise `limits.listeners`")
-                .retryable()
-        })?;
-        Some(permit)
-    };
+    let permit = permit(&hub, &call)?;
     let shut_out = hub.shut_out.told(&call.principal, &call.view);
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
     let changes = hub.changes();
@@ -116,6 +107,20 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     Ok(Reply::Stream(Box::pin(
         opening.chain(stamped.take_until(stop)).chain(end),
     )))
+}
+
+/// Room among the listeners. One that waits counts as the request that it is for, and is over soon.
+fn permit(hub: &Hub, call: &Call) -> Result<Option<Arc<Permit>>, CallError> {
+    if call.awaits_servers {
+        return Ok(None);
+    }
+    let seat = call.seat.clone().unwrap_or_default();
+    let permit = seat.permit(&hub.listeners).ok_or_else(|| {
+        CallError::new(ErrorKind::Throttled, Origin::Gateway)
+            .detail("too many listeners: hint: the operator can raise `limits.listeners`")
+            .retryable()
+    })?;
+    Ok(Some(permit))
 }
 
 async fn sources(groups: Vec<Group>, awaited: bool, until: Instant) -> Result<Vec<Source>, Why> {

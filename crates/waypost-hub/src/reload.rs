@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError};
 use waypost_config::config::{Config, Upstream as Settings};
 
 use crate::call::{Principal, View};
+use crate::event;
 use crate::hub::Hub;
 use crate::makeup::{Makeup, Seat};
 use crate::member::Member;
@@ -75,6 +76,7 @@ impl Hub {
         }
         for name in &plan.difference.removed {
             self.forget_later(name);
+            event::definitions_gone(name);
         }
         drop(shaping);
         self.shut_out(&[], &plan.difference.gone);

@@ -8,6 +8,8 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
+use waypost_wire::depth;
+use waypost_wire::raw::Raw;
 
 use crate::backoff::Backoff;
 use crate::catalog::entry::Kind;
@@ -36,6 +38,9 @@ const WAKE_LEAST: Duration = Duration::from_secs(1);
 
 /// A server that asks to be left alone is believed so far.
 const RETRY_AFTER_MOST: Duration = Duration::from_secs(300);
+
+/// How deep capabilities may be nested, as definitions may.
+const NESTED: usize = 100;
 
 /// Lists are read once the subscription to their changes stands, unless that takes longer: then
 /// they are read at once and again later.
@@ -150,6 +155,14 @@ impl Supervisor {
         let facts = timeout(budget, member.upstream.discover(known))
             .await
             .map_err(late)??;
+        // Clients are told of them in one answer with what others can.
+        let can = Some(Raw::from(&facts.capabilities));
+        let mut said = can.iter().chain(&facts.server_info);
+        let readable = said.try_for_each(|raw| depth::check(raw.as_bytes(), NESTED));
+        readable.map_err(|error| {
+            CallError::upstream(ErrorKind::BadUpstream, &member.name)
+                .detail(format!("what it says of itself is {error}"))
+        })?;
         // It may be another server than before, or another process of it.
         member.reads().forget_all();
         let mut follower = Follower::new(&member, &facts);

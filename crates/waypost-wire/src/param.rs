@@ -13,6 +13,10 @@ const ANNOTATION: &str = "x-mcp-header";
 /// How deep a schema is looked through; what is deeper is not annotated in any sane tool.
 const MAX_DEPTH: usize = 32;
 
+/// Arguments of one tool in headers. More headers no usual server takes, and each is looked up in
+/// the arguments by itself.
+const MOST: usize = 64;
+
 /// One argument that a tool wants repeated in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamHeader {
@@ -43,6 +47,9 @@ pub enum BadAnnotation {
         /// The names that lead to the property, joined by dots; `the schema` for the whole.
         at: String,
     },
+    /// More arguments in headers than any request could have.
+    #[error("`x-mcp-header` is used more than {MOST} times")]
+    Many,
     /// It stands below `items`, `anyOf` or the like, or on the schema itself.
     #[error("`x-mcp-header` of `{at}` is not reachable through `properties` alone")]
     Unreachable {
@@ -183,6 +190,9 @@ impl Walk {
         if !self.names.insert(header.clone()) {
             return Err(BadAnnotation::Repeated { at: at() });
         }
+        if self.found.len() == MOST {
+            return Err(BadAnnotation::Many);
+        }
         self.found.push(ParamHeader {
             header,
             path: path.to_vec(),
@@ -321,6 +331,17 @@ mod tests {
             "o":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}}}}"#,
         ))
         .unwrap()
+    }
+
+    #[test]
+    fn no_tool_has_more_header_parameters_than_a_request_has_headers() {
+        let schema = |count: usize| {
+            let one = |n: usize| format!(r#""p{n}":{{"type":"string","x-mcp-header":"P{n}"}}"#);
+            let all: Vec<_> = (0..count).map(one).collect();
+            raw(&format!(r#"{{"properties":{{{}}}}}"#, all.join(",")))
+        };
+        assert_eq!(declared(&schema(MOST)).unwrap().len(), MOST);
+        assert_eq!(declared(&schema(MOST + 1)), Err(BadAnnotation::Many));
     }
 
     #[track_caller]

@@ -1,8 +1,8 @@
 //! The admin listener: health, readiness, metrics, and what is known of the upstreams.
 //!
 //! It has a port of its own, so that what operators see is never one path rule away from what
-//! clients see. Probes need no credentials. Beyond loopback there is nothing else until
-//! `admin.token` is set.
+//! clients see. Probes and metrics need no credentials: names of upstreams and tools are all that
+//! metrics tell. Beyond loopback there is nothing else until `admin.token` is set.
 
 mod endpoints;
 pub(crate) mod guard;
@@ -99,8 +99,8 @@ async fn ready(State(admin): State<Arc<Admin>>) -> Response {
 }
 
 async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
-    metrics::sample(&admin.hub.members(), &admin.hub.catalog());
-    let text = admin.metrics.render();
+    let mut text = admin.metrics.render();
+    text.push_str(&metrics::states(&admin.hub.members(), &admin.hub.catalog()));
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(CONTENT_TYPE, kind)], text).into_response()
 }

@@ -10,13 +10,13 @@ mod status;
 mod watch;
 
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
 use tokio::sync::Notify;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use waypost_config::{Auth, Config, Inputs, Loaded, Problem, Reload, Sources, read};
@@ -26,7 +26,6 @@ use waypost_hub::hub::Hub;
 use waypost_hub::lifecycle::Tasks;
 
 use crate::admin::guard::Guard;
-use crate::admin::metrics;
 use crate::assemble::{Plan, stateless};
 use crate::logging;
 use crate::stack::Stack;
@@ -131,18 +130,16 @@ impl Reloader {
 
     async fn look(&self, sources: &Sources, watch: &mut Watch, trigger: Trigger) {
         let mut trigger = trigger;
-        watch.renew();
+        watch.renew().await;
         for _ in 0..LOOKS {
-            let Some((loaded, inputs)) = self.read(sources, watch).await else {
-                return;
-            };
+            let (loaded, inputs) = self.read(sources, watch).await;
             self.take(loaded, trigger);
             let inputs = match self.running().reload {
                 Reload::Watch => inputs,
                 Reload::Signal => Inputs::default(),
             };
             // What changed before it was watched is found by reading once more.
-            if !watch.look_at(&inputs) {
+            if !watch.look_at(inputs).await {
                 break;
             }
             trigger = Trigger::File;
@@ -150,24 +147,23 @@ impl Reloader {
         self.status.set_watching(watch.how());
     }
 
-    async fn read(&self, sources: &Sources, watch: &Watch) -> Option<Read> {
+    async fn read(&self, sources: &Sources, watch: &Watch) -> Read {
         let read = async || {
             let sources = sources.clone();
-            // A disk may hang.
-            spawn_blocking(move || read(&sources)).await.ok()
+            aside(move || read(&sources)).await
         };
-        let mut now = read().await?;
+        let mut now = read().await;
         // Nobody says when a file was written to its end.
         while watch.how() == How::Polling && self.is_other(&now.0) {
             sleep(QUIET).await;
-            let again = read().await?;
+            let again = read().await;
             let same = is_same(&now.0, &again.0);
             now = again;
             if same {
                 break;
             }
         }
-        Some(now)
+        now
     }
 
     fn is_other(&self, loaded: &Result<Loaded, Vec<Problem>>) -> bool {
@@ -253,15 +249,26 @@ impl Reloader {
         hub.shut_out(&out, &[]);
         if let Some(sessions) = sessions {
             sessions.shut_out(&out, &difference.gone);
-        }
-        for upstream in &difference.removed {
-            metrics::removed(upstream);
-        }
-        for upstream in unpinned(before, &after) {
-            metrics::unpinned(upstream);
+            if !after.front.sse {
+                sessions.end_streams();
+            }
         }
         self.running.store(after);
         difference
+    }
+}
+
+/// Does what looks at files on a thread of its own: a disk may hang, and upstreams, probes and
+/// signals are looked after on this one. A panic in it is the caller's.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match spawn_blocking(work)
+        .await
+        .map_err(JoinError::try_into_panic)
+    {
+        Ok(done) => done,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The runtime is ending, and this with it.
+        Err(Err(_)) => std::future::pending().await,
     }
 }
 
@@ -271,16 +278,6 @@ fn is_same(one: &Result<Loaded, Vec<Problem>>, other: &Result<Loaded, Vec<Proble
         (Err(one), Err(other)) => one == other,
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     }
-}
-
-/// The upstreams of which tools were pinned and are not any more.
-fn unpinned<'a>(before: &'a Config, after: &Config) -> impl Iterator<Item = &'a str> {
-    let pinned = |config: &Config, name: &str| {
-        let mut pinned = config.upstreams.iter().filter(|one| one.pin.is_some());
-        pinned.any(|one| one.name == name)
-    };
-    let names = before.upstreams.iter().map(|one| one.name.as_str());
-    names.filter(move |name| pinned(before, name) && !pinned(after, name))
 }
 
 /// Who has a key no more, or another one, or one for something else.
@@ -323,5 +320,15 @@ mod tests {
         check(&[], &[("a", "1")], &["anonymous"]);
         check(&[("a", "1")], &[], &["a"]);
         check(&[], &[], &[]);
+    }
+
+    #[tokio::test]
+    async fn what_may_block_is_done_elsewhere_and_its_panic_is_ours() {
+        let here = std::thread::current().id();
+        let there = aside(|| std::thread::current().id()).await;
+        assert_ne!(here, there);
+        let panics = AssertUnwindSafe(aside(|| -> () { panic!("a bug") }));
+        let panic = panics.catch_unwind().await.unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"a bug"));
     }
 }

@@ -224,4 +224,4 @@ fn failure(status: StatusCode, text: &str) -> Response {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -45,12 +45,16 @@ struct Pending {
 /// Prints what became of each, line by line.
 pub(crate) fn pending(config: &Config) -> Result<(), Fatal> {
     let all = runtime()?.block_on(ask(config))?;
+    print(&told(&all));
+    Ok(())
+}
+
+fn told(all: &[Pending]) -> String {
     if all.is_empty() {
-        print("every pinned tool is as it was approved");
+        return "every pinned tool is as it was approved".to_owned();
     }
     let texts: Vec<String> = all.iter().map(Pending::text).collect();
-    print(&texts.join("\n\n"));
-    Ok(())
+    texts.join("\n\n")
 }
 
 /// Trusts what is pending now: of one upstream, or one tool, or all.
@@ -205,5 +209,15 @@ impl Pending {
         )];
         lines.extend(diff::diff(self.before.as_ref(), &self.now));
         lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nothing_waits_one_line_says_so() {
+        assert_eq!(told(&[]), "every pinned tool is as it was approved");
     }
 }

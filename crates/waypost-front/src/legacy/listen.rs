@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use waypost_hub::backoff::Backoff;
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind, Origin};
+use waypost_hub::limit::Seat;
 use waypost_hub::reply::{End, Event};
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -68,6 +69,8 @@ async fn listen(calls: &Calls, session: &Arc<Session>) {
             calls: calls.clone(),
             session: Arc::clone(session),
             pace: Pace::default(),
+            seat: Seat::default(),
+            asked: Vec::new(),
         };
         // One bad message is not an outage.
         if AssertUnwindSafe(listener.run())
@@ -287,6 +290,10 @@ struct Listener {
     calls: Calls,
     session: Arc<Session>,
     pace: Pace,
+    /// What its streams share: each follows on the one before.
+    seat: Seat,
+    /// The resources of the stream there is.
+    asked: Vec<String>,
 }
 
 /// What ended one stretch of listening.
@@ -306,13 +313,15 @@ impl Listener {
         let mut stream: Option<Events> = None;
         loop {
             let count = *wishes.borrow_and_update();
-            let opened = tokio::time::timeout(OPEN_WITHIN, self.open()).await;
+            let wanted = self.session.resources();
+            let opened = tokio::time::timeout(OPEN_WITHIN, self.open(&wanted)).await;
             let (resources, failed) = match opened.unwrap_or_else(|_| Err(late())) {
                 Ok((new, resources)) => {
                     // What came in between is on the old stream.
                     if let Some(old) = stream.replace(new) {
                         self.drain(old);
                     }
+                    self.asked = wanted;
                     again.reset();
                     (resources, None)
                 }
@@ -321,30 +330,33 @@ impl Listener {
                     (Vec::new(), Some(Arc::new(error)))
                 }
             };
+            // What there is goes on until what is wished for can be had.
+            let reopens = failed.is_some().then(|| Instant::now() + again.failed());
             self.session.heard.send_replace(Heard {
                 count,
                 resources,
                 failed,
             });
-            let turn = self.relay(&mut stream, &mut wishes, &mut again).await;
+            let turn = self
+                .relay(&mut stream, &mut wishes, (&mut again, reopens))
+                .await;
             if matches!(turn, Turn::Over) {
                 return;
             }
         }
     }
 
-    async fn open(&self) -> Result<(Events, Vec<String>), CallError> {
-        let session = &self.session;
+    async fn open(&self, resources: &[String]) -> Result<(Events, Vec<String>), CallError> {
         let mut wanted = Object::from_iter([
             ("toolsListChanged", Raw::bool(true)),
             ("promptsListChanged", Raw::bool(true)),
             ("resourcesListChanged", Raw::bool(true)),
         ]);
-        let resources = session.resources();
         if !resources.is_empty() {
-            wanted.set("resourceSubscriptions", Raw::from_serialize(&resources));
+            wanted.set("resourceSubscriptions", Raw::from_serialize(resources));
         }
-        let call = listening(session, wanted);
+        let mut call = listening(&self.session, wanted);
+        call.seat = Some(self.seat.clone());
         let mut events = Events::of(self.calls.clone(), call).await?;
         match events.next().await {
             Some(Ok(Event::Notification(first))) if first.method == method::ACKNOWLEDGED => {
@@ -360,9 +372,8 @@ impl Listener {
         &mut self,
         stream: &mut Option<Events>,
         wishes: &mut watch::Receiver<u64>,
-        again: &mut Backoff,
+        (again, mut reopens): (&mut Backoff, Option<Instant>),
     ) -> Turn {
-        let mut reopens = None;
         let mut look = Instant::now() + LOOK;
         loop {
             let due = self.pace.due();
@@ -402,11 +413,24 @@ impl Listener {
             return;
         }
         translate::notification(&mut notification);
-        let now = notification.method == method::RESOURCE_UPDATED
-            || self.pace.may_go(&notification.method);
+        let is_update = notification.method == method::RESOURCE_UPDATED;
+        if is_update && self.is_unsubscribed(&notification) {
+            return;
+        }
+        let now = is_update || self.pace.may_go(&notification.method);
         if now {
             write(&self.session, &notification.method, &notification.params);
         }
+    }
+
+    /// Whether it is of a resource that the stream was opened for and the client has left since. Of
+    /// others a server may tell too: what is below one that it was asked about.
+    fn is_unsubscribed(&self, update: &Notification) -> bool {
+        let Some(uri) = update.params.str("uri") else {
+            return false;
+        };
+        let is_in = |uris: &[String]| uris.iter().any(|known| *known == *uri);
+        is_in(&self.asked) && !self.session.with_resources(|wished| is_in(wished.all()))
     }
 
     fn catch_up(&mut self) {

@@ -150,6 +150,23 @@ impl Sessions {
             }
             !out
         });
+        self.end_channels(|principal, view| principals.contains(principal) || views.contains(view));
+    }
+
+    /// There are no streams of HTTP+SSE any more: those that are open end.
+    pub fn end_streams(&self) {
+        self.end_channels(|_, _| true);
+    }
+
+    fn end_channels(&self, are_out: impl Fn(&Principal, &View) -> bool) {
+        self.0.channels.retain(|_, channel| {
+            let (principal, view) = channel.whose();
+            let out = are_out(principal, view);
+            if out {
+                channel.shut_out();
+            }
+            !out
+        });
     }
 
     pub(crate) fn draining(&self) -> &CancellationToken {

@@ -20,6 +20,7 @@ use http_body_util::StreamBody;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
+use waypost_hub::call::{Principal, View};
 use waypost_hub::limit::{NoRoom, Permit};
 use waypost_hub::reply::Lasting;
 use waypost_wire::message::Message;
@@ -48,6 +49,9 @@ pub(crate) const MESSAGES: &str = "/messages";
 /// The parameter of the address that names the stream.
 const NAME: &str = "session=";
 
+/// Longest wait for a client that was shut out to take the last messages.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 /// One open stream, and what its client sends.
 pub(crate) struct Channel {
     key: u128,
@@ -58,6 +62,11 @@ pub(crate) struct Channel {
     waiting: Semaphore,
     unanswered: TaskTracker,
     over: CancellationToken,
+    /// Whose it is.
+    principal: Principal,
+    view: View,
+    /// They are not let in any more, or such streams are not.
+    shut_out: CancellationToken,
 }
 
 /// The stream as it goes out.
@@ -200,6 +209,9 @@ impl Channel {
             pipe: Mutex::new(Some(pipe)),
             waiting: Semaphore::new(MOST_CALLS),
             over: CancellationToken::new(),
+            principal: asker.principal.clone(),
+            view: asker.view.clone(),
+            shut_out: CancellationToken::new(),
         });
         sessions
             .channels()
@@ -249,16 +261,29 @@ impl Channel {
         pieces.map(|piece| Ok(Frame::data(piece)))
     }
 
-    /// Ends it with its stream; and the stream at shutdown, once all is answered, and when its
-    /// client never opens a session.
+    /// Whose stream it is, and where.
+    pub(crate) fn whose(&self) -> (&Principal, &View) {
+        (&self.principal, &self.view)
+    }
+
+    /// Ends it, once all is answered: no more is taken on it.
+    pub(crate) fn shut_out(&self) {
+        self.shut_out.cancel();
+    }
+
+    /// Ends it with its stream; and the stream at shutdown and when it is shut out, once all is
+    /// answered, and when its client never opens a session.
     async fn keep(&self, sessions: &Sessions, stop: CancellationToken) {
         let why = async {
             tokio::select! {
                 () = self.drained(sessions.draining()) => {}
+                () = self.drained(&self.shut_out) => {}
                 () = self.unused(sessions.parts().handshake) => {}
             }
             self.outbox.close();
-            std::future::pending().await
+            self.shut_out.cancelled().await;
+            // Who does not read does not stay for that.
+            tokio::time::sleep(FAREWELL).await;
         };
         tokio::select! {
             () = self.over.cancelled() => {}

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use waypost_front::legacy::Sessions;
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind, Origin};
+use waypost_hub::limit::{Limit, Permit};
 use waypost_hub::reply::{Event, Reply};
 use waypost_wire::error::ErrorObject;
 use waypost_wire::message::Notification;
@@ -28,14 +29,20 @@ struct Source {
     refuses: Arc<AtomicBool>,
     /// What those get who wait for the server's own answer, unless it is 0.
     error: Arc<AtomicI64>,
+    /// How many may listen.
+    room: Arc<Limit>,
 }
 
-struct Listening(Arc<Mutex<Vec<Value>>>, Value);
+struct Listening {
+    all: Arc<Mutex<Vec<Value>>>,
+    wanted: Value,
+    _room: Option<Arc<Permit>>,
+}
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let mut open = self.0.lock().unwrap();
-        let at = open.iter().position(|one| *one == self.1).unwrap();
+        let mut open = self.all.lock().unwrap();
+        let at = open.iter().position(|one| *one == self.wanted).unwrap();
         open.remove(at);
     }
 }
@@ -47,6 +54,7 @@ impl Source {
             open: Arc::default(),
             refuses: Arc::default(),
             error: Arc::default(),
+            room: Limit::new(100),
         }
     }
 
@@ -66,8 +74,8 @@ impl Source {
         fails: impl Fn() -> Option<CallError> + Send + Sync + Clone + 'static,
     ) -> Front {
         let (says, open, store) = (self.says.clone(), Arc::clone(&self.open), Arc::clone(store));
-        let refuses = Arc::clone(&self.refuses);
         let error = Arc::clone(&self.error);
+        let (refuses, room) = (Arc::clone(&self.refuses), Arc::clone(&self.room));
         let answer = move |call: Call| {
             if call.method != "subscriptions/listen" {
                 return Ok(text("ok"));
@@ -79,9 +87,21 @@ impl Source {
             if call.awaits_servers && code != 0 {
                 return Ok(Reply::error(ErrorObject::new(code, "refused")));
             }
+            let room = match (&call.seat, call.awaits_servers) {
+                (_, true) => None,
+                (Some(seat), false) => seat.permit(&room),
+                (None, false) => room.permit().map(Arc::new),
+            };
+            if room.is_none() && !call.awaits_servers {
+                return Err(CallError::new(Kind::Throttled, Origin::Gateway));
+            }
             let wanted: Value = call.params.get("notifications").unwrap().decode().unwrap();
             open.lock().unwrap().push(wanted.clone());
-            let guard = Listening(Arc::clone(&open), wanted.clone());
+            let guard = Listening {
+                all: Arc::clone(&open),
+                wanted: wanted.clone(),
+                _room: room,
+            };
             let mut honoured = wanted;
             if let Some(uris) = honoured["resourceSubscriptions"].as_array_mut() {
                 let refuses = refuses.load(Ordering::SeqCst);
@@ -405,6 +425,57 @@ async fn why_nothing_can_be_heard_is_said_and_what_was_subscribed_to_stays() {
     }
     full.store(false, Ordering::SeqCst);
     source.wait(&[wanted(&["known:a"])]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_listens_already_needs_no_more_room_to_listen_to_something_else() {
+    let mut source = Source::new();
+    source.room = Limit::new(1);
+    let front = source.front(&Arc::default());
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    for uri in ["known:a", "known:b"] {
+        let params = json!({ "uri": uri });
+        let answer = peer.ask("resources/subscribe", &params).await;
+        assert_eq!(answer.json()["result"], json!({}), "{}", answer.text);
+    }
+    source.wait(&[wanted(&["known:a", "known:b"])]).await;
+    assert_eq!(source.room.used(), 1);
+    let other = Peer::open(&front, LATEST, &json!({})).await;
+    let answer = other
+        .ask("resources/subscribe", &json!({ "uri": "known:a" }))
+        .await;
+    assert_eq!(answer.refusal(), (200, -32603));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_unsubscribed_is_not_told_of_and_the_stream_follows_when_it_can() {
+    let source = Source::new();
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = Arc::clone(&fails);
+    let front = source.front_unless(&Arc::default(), move || {
+        let error = || CallError::new(Kind::Unavailable, Origin::Gateway);
+        failing.load(Ordering::SeqCst).then(error)
+    });
+    let peer = Peer::open(&front, LATEST, &json!({})).await;
+    for uri in ["known:a", "known:b"] {
+        let params = json!({ "uri": uri });
+        peer.ask("resources/subscribe", &params).await;
+    }
+    let mut stream = peer.get(None).await;
+    let both = wanted(&["known:a", "known:b"]);
+    source.wait(std::slice::from_ref(&both)).await;
+    fails.store(true, Ordering::SeqCst);
+    peer.ask("resources/unsubscribe", &json!({ "uri": "known:a" }))
+        .await;
+    sleep(Duration::from_secs(3)).await;
+    source.wait(&[both]).await;
+    // What is below one that is subscribed to is told of, too.
+    for uri in ["known:a", "known:b/1"] {
+        source.say(UPDATED, &json!({ "uri": uri }));
+    }
+    assert_eq!(stream.message().await["params"]["uri"], "known:b/1");
+    fails.store(false, Ordering::SeqCst);
+    source.wait(&[wanted(&["known:b"])]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -486,3 +486,43 @@ async fn at_shutdown_a_stream_ends_once_its_calls_are_answered() {
     assert_eq!(busy.stream.next().await, None);
     assert!(before.elapsed() < Duration::from_secs(6));
 }
+
+#[tokio::test(start_paused = true)]
+async fn streams_of_who_is_shut_out_end_and_those_of_others_stay() {
+    let sessions = Sessions::new(session_parts(&std::sync::Arc::default()));
+    let kept = sessions.clone();
+    let front = Front::with(|_| Ok(text("ok")), |parts| parts.sessions = Some(sessions));
+    let front = front.with_sse();
+    let mut gone = Client::connect(&front.router, "/sse/builds").await;
+    gone.send(&initialize(OLD, &json!({}))).await;
+    gone.message().await;
+    let mut mute = Client::connect(&front.router, "/sse/builds").await;
+    let mut other = Client::open(&front.router, OLD, &json!({})).await;
+
+    kept.shut_out(&[], &[View::Upstream("builds".into())]);
+    for client in [&mut gone, &mut mute] {
+        let answer = client.post(call(1).to_string()).await;
+        assert_eq!(answer.status.as_u16(), 404, "{}", answer.text);
+        let end = timeout(SOON, client.stream.next()).await;
+        assert_eq!(end.expect("an end in time"), None);
+    }
+    assert_eq!(other.ask(1, "ping", &json!({})).await["result"], json!({}));
+    // The same client comes back with another key.
+    Client::open(&front.router, OLD, &json!({})).await;
+
+    kept.shut_out(&[Principal::anonymous()], &[]);
+    let end = timeout(SOON, other.stream.next()).await;
+    assert_eq!(end.expect("an end in time"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_there_are_no_such_streams_any_more_those_that_are_open_end() {
+    let sessions = Sessions::new(session_parts(&std::sync::Arc::default()));
+    let kept = sessions.clone();
+    let front = Front::with(|_| Ok(text("ok")), |parts| parts.sessions = Some(sessions));
+    let front = front.with_sse();
+    let mut client = Client::open(&front.router, OLD, &json!({})).await;
+    kept.end_streams();
+    let end = timeout(SOON, client.stream.next()).await;
+    assert_eq!(end.expect("an end in time"), None);
+}

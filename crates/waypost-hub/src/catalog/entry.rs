@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use waypost_wire::depth;
 use waypost_wire::links;
 use waypost_wire::meta::{META, ORIGINAL_NAME};
 use waypost_wire::method;
@@ -181,6 +182,10 @@ pub enum Rejected {
     },
 }
 
+/// How deep a definition may be nested. Readers that call themselves give up somewhere, usual ones at
+/// 128 levels, and then at the whole list.
+const NESTED: usize = 100;
+
 /// A definition as an upstream sent it, read as far as needed.
 #[derive(Debug)]
 pub(super) struct Definition {
@@ -196,6 +201,7 @@ pub(super) struct Definition {
 impl Definition {
     /// Reads a definition.
     pub(super) fn read(kind: Kind, raw: &Raw) -> Result<Self, Rejected> {
+        depth::check(raw.as_bytes(), NESTED)?;
         let raw = &sound(kind, raw, &raw.as_object()?)?;
         let object = raw.as_object()?;
         let member = kind.name_member();

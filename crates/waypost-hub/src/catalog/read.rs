@@ -98,7 +98,8 @@ impl Reading {
         DefinitionsRefused {
             upstream: &member.name,
             kind: kind.word(),
-            count: refused,
+            // Of a disabled one nobody is shown anything.
+            count: if member.settings.disabled { 0 } else { refused },
         }
         .emit();
         // Stable, so that of two with one name it is always the same that is shown.

@@ -477,7 +477,11 @@ impl Wait {
 
     fn unreachable(&self, look: Result<Look, CallError>) -> Close {
         let answer = match look {
-            Ok(Look::Error(error)) => Ok(End::Error(error)),
+            // Its words are for who asked for a task, and may name that by the upstream's own id.
+            Ok(Look::Error(error)) => Err(self.remote().bad(format!(
+                "does not say how the task is that it made of the call (code {})",
+                error.code()
+            ))),
             Err(error) => Err(error),
             Ok(Look::Gone) => Err(self.remote().gone()),
             Ok(Look::Task(_)) => Err(CallError::new(Kind::Internal, Origin::Gateway)),

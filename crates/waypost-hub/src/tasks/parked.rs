@@ -52,6 +52,8 @@ pub(crate) struct Ticket {
     /// When the process that made the round forgets it; `None` for one of our own, which is
     /// known as used by being unknown.
     remember_until: Option<Instant>,
+    /// What its caller was asked, as in [`Asked`].
+    asked: Vec<String>,
     marks: Marks,
 }
 
@@ -239,9 +241,11 @@ impl Parked {
             Some(Slot::Used) => Claim::Gone,
             None if foreign_until.is_none() => Claim::Gone,
             waits @ (Some(Slot::Waiting { .. }) | None) => {
-                let marks = match waits {
-                    Some(Slot::Waiting { parking, .. }) => parking.marks.clone(),
-                    _ => Marks::default(),
+                let (asked, marks) = match waits {
+                    Some(Slot::Waiting { parking, .. }) => {
+                        (parking.asked.keys.clone(), parking.marks.clone())
+                    }
+                    _ => (Vec::new(), Marks::default()),
                 };
                 let turn = table.turn();
                 let work = begin(Ticket {
@@ -249,6 +253,7 @@ impl Parked {
                     id,
                     turn,
                     remember_until: foreign_until,
+                    asked,
                     marks: marks.clone(),
                 });
                 let running = Slot::Running {
@@ -348,6 +353,11 @@ impl Marks {
 // === impl Ticket ===
 
 impl Ticket {
+    /// What its caller was asked, by key; none where that is not known.
+    pub(crate) fn asked(&self) -> &[String] {
+        &self.asked
+    }
+
     /// What the store says by us.
     pub(crate) fn marks(&self) -> &Marks {
         &self.marks

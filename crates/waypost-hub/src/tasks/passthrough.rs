@@ -24,6 +24,12 @@ pub(crate) const ANOTHER_TASK: &str = "answered about another task than the one 
 /// An upstream's mistake: what a completed task holds can only be a final result.
 pub(crate) const UNFINISHED: &str = "completed a task with a result that is not `complete`";
 
+/// Errors that are longer keep the upstream's id: no words about one task are, and the handle is
+/// many times as long as an id may be.
+const RENAMED_MOST: usize = 64 * 1024;
+/// What is nested deeper in an error keeps the id too. Each level is read anew.
+const RENAMED_DEPTH: usize = 64;
+
 /// Refuses a caller that did not declare the Tasks extension on this request.
 ///
 /// # Errors
@@ -114,36 +120,52 @@ impl Asked {
     /// The error with the handle wherever it names the task: a caller whose answers are wrong
     /// learns what is wrong with them.
     fn renamed(&self, error: ErrorObject) -> ErrorObject {
-        match self.put_into(error.raw()) {
+        match self.put_into(error.raw(), RENAMED_DEPTH) {
             Some(raw) => ErrorObject::parse(&raw).unwrap_or(error),
             None => error,
         }
     }
 
     /// `None` where there is nothing to put.
-    fn put_into(&self, raw: &Raw) -> Option<Raw> {
+    fn put_into(&self, raw: &Raw, depth: usize) -> Option<Raw> {
+        if !self.may_be_in(raw) {
+            return None;
+        }
         if let Some(text) = raw.as_str() {
             let put = self.put(&text);
             return (put != text).then(|| Raw::string(&put));
         }
-        if let Some(items) = raw.as_array() {
-            let put: Vec<_> = items.iter().map(|item| self.put_into(item)).collect();
-            let all = items.iter().zip(&put);
-            let all = all.map(|(item, put)| put.as_ref().unwrap_or(item));
-            return put.iter().any(Option::is_some).then(|| Raw::array(all));
+        let depth = depth.checked_sub(1)?;
+        let mut any = false;
+        let mut put = |value: &Raw| {
+            let put = self.put_into(value, depth);
+            any |= put.is_some();
+            put.unwrap_or_else(|| value.clone())
+        };
+        let all = if let Some(items) = raw.as_array() {
+            let items: Vec<_> = items.iter().map(put).collect();
+            Raw::array(&items)
+        } else {
+            let object = raw.as_object().ok()?;
+            let members = object.iter().map(|(key, value)| (key, put(value)));
+            members.collect::<Object>().into()
+        };
+        any.then_some(all)
+    }
+
+    /// Whether a string in there may hold the id. What is escaped is not looked through for that.
+    fn may_be_in(&self, raw: &Raw) -> bool {
+        raw.as_bytes().len() <= RENAMED_MOST && {
+            let text = raw.text();
+            text.contains(&self.id) || text.contains('\\')
         }
-        let mut object = raw.as_object().ok()?;
-        let members = object.iter();
-        let put = members.filter_map(|(key, value)| Some((key.to_owned(), self.put_into(value)?)));
-        let put: Vec<_> = put.collect();
-        for (key, value) in &put {
-            object.set(key, value.clone());
-        }
-        (!put.is_empty()).then(|| object.into())
     }
 
     /// The text with the handle for the id, where that stands as a word.
     fn put(&self, text: &str) -> String {
+        if text.len() > RENAMED_MOST {
+            return text.to_owned();
+        }
         let inside = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
         let mut out = String::new();
         let mut rest = text;
@@ -331,6 +353,30 @@ mod tests {
             let error = format!(r#"{{"code":-32602,"message":"{unknown}"}}"#);
             check_update(&error, None);
         }
+    }
+
+    #[test]
+    fn an_error_of_any_depth_and_length_is_passed_on() {
+        let error = |data: &str| format!(r#"{{"code":-32603,"message":"t1","data":{data}}}"#);
+        for levels in [60, 10_000, 200_000] {
+            let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+            let other = error(&format!(r#"{open}"t1"{close}"#));
+            let put = other.replace("t1", "up~H");
+            let fits = levels < RENAMED_DEPTH;
+            // Where it is not looked through, the message is.
+            let half = other.replacen("t1", "up~H", 1);
+            let is_long = other.len() > RENAMED_MOST;
+            let expected = if fits {
+                &put
+            } else if is_long {
+                &other
+            } else {
+                &half
+            };
+            check_update(&other, Some(expected));
+        }
+        let long = error(&format!(r#""{}""#, "t1 ".repeat(RENAMED_MOST)));
+        check_update(&long, Some(&long));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use waypost_wire::error::ErrorObject;
@@ -12,10 +12,13 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::INPUT_RESPONSES;
 use waypost_wire::task::Task;
+use waypost_wire::text::{SENTENCE, clip};
 
 use crate::call::{Call, Carrier};
 use crate::error::{CallError, Kind};
+use crate::event::request_id_field;
 use crate::forward;
+use crate::hop;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
 use crate::reply::End;
@@ -26,6 +29,11 @@ use crate::tasks::schedule::Backoff;
 /// A question about a task is answered from memory or not at all; the call's own timeout would
 /// be far too patient.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A look at the upstream that was asked for is waited for so long, and seen so soon.
+const ANEW_WITHIN: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
+/// Between two looks at whether what had a task is gone.
+const GONE_LOOK: Duration = Duration::from_secs(1);
 /// `tasks/cancel` is tried again for so long.
 const CANCEL_WITHIN: Duration = Duration::from_secs(60);
 
@@ -83,6 +91,17 @@ impl Remote {
         let frame = &self.frame;
         let upstream = &self.member.upstream;
         self.instance != upstream.instance(&frame.principal, frame.session.as_ref())
+    }
+
+    /// Resolves once the process or session that had the task is gone; never where tasks outlive
+    /// one.
+    pub(crate) async fn ended(&self) {
+        if self.instance.is_none() {
+            return std::future::pending().await;
+        }
+        while !self.is_gone() {
+            sleep(GONE_LOOK).await;
+        }
     }
 
     /// What a call whose task is gone gets.
@@ -184,8 +203,47 @@ impl Remote {
         CallError::upstream(Kind::BadUpstream, &self.member.name).detail(detail)
     }
 
-    /// The answer, and who gave it.
+    /// The answer, and who gave it. Should the upstream refuse our headers or our version, it is
+    /// looked at anew and asked once more, as with calls: nothing was executed.
     async fn send(
+        &self,
+        method: &str,
+        responses: Option<Raw>,
+    ) -> Result<(End, Carrier), CallError> {
+        let sent = self.send_once(method, responses.clone()).await;
+        let Ok((End::Error(error), _)) = &sent else {
+            return sent;
+        };
+        if !hop::concerns_us(error.code()) {
+            return sent;
+        }
+        tracing::warn!(
+            request_id = request_id_field(self.request_id()),
+            upstream = &*self.member.name,
+            code = error.code(),
+            said = &*clip(&error.message(), SENTENCE),
+            "refused our headers or version, looking at it anew"
+        );
+        self.look_anew().await;
+        match self.send_once(method, responses).await? {
+            (End::Error(error), _) if hop::concerns_us(error.code()) => {
+                Err(hop::refused(&self.member, error.code()).retryable())
+            }
+            sent => Ok(sent),
+        }
+    }
+
+    async fn look_anew(&self) {
+        let learned_at = || self.member.learned().map(|l| l.learned_at);
+        let before = learned_at();
+        self.member.wake.notify_one();
+        let until = Instant::now() + ANEW_WITHIN;
+        while learned_at() == before && Instant::now() < until {
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn send_once(
         &self,
         method: &str,
         responses: Option<Raw>,

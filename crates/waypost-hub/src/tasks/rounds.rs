@@ -14,6 +14,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::{INPUT_REQUESTS, INPUT_RESPONSES, REQUEST_STATE};
 use waypost_wire::task::Status;
 
+use crate::asks;
 use crate::call::Call;
 use crate::error::{CallError, Kind, Origin};
 use crate::event::request_id_field;
@@ -44,8 +45,7 @@ pub(crate) fn ask(
 ) -> Result<End, CallError> {
     let Some(place) = desk.parked.place() else {
         guard.cancel(Reason::Full);
-        return Err(CallError::new(Kind::Throttled, Origin::Gateway)
-            .detail("too many calls wait for an answer of their caller"));
+        return Err(full());
     };
     let round = Round {
         id: rand::random(),
@@ -63,6 +63,11 @@ pub(crate) fn ask(
     let waiting = desk.parked.park(id, place, Asked { keys, progress });
     attend(desk, waiting, guard);
     Ok(questions)
+}
+
+fn full() -> CallError {
+    CallError::new(Kind::Throttled, Origin::Gateway)
+        .detail("too many calls wait for an answer of their caller")
 }
 
 /// Asks the caller of a round that waits what the task asks by now, in place of what it asked;
@@ -119,6 +124,10 @@ pub(crate) fn resume(
     let responses = job.call.params.get(INPUT_RESPONSES).cloned();
     if responses.as_ref().is_some_and(|raw| !raw.is_object()) {
         return Err(CallError::unknown("`inputResponses` must be an object"));
+    }
+    if responses.as_ref().map_or(0, |raw| keys_of(raw).len()) > asks::MOST {
+        let text = format!("`inputResponses` has more than {} answers", asks::MOST);
+        return Err(CallError::unknown(text));
     }
     let left = Duration::from_millis(expires_ms.saturating_sub(now_ms()));
     let foreign = round.issuer != desk.issuer && !left.is_zero();
@@ -198,6 +207,7 @@ async fn answer(
     responses: Option<Raw>,
     notifier: Notifier,
 ) -> Answer {
+    let responses = responses.map(|raw| only(ticket.asked(), raw));
     let responses = responses.map(|raw| (keys_of(&raw), raw));
     // Who has no question any more has nothing to tell.
     if let Some((keys, responses)) = responses.filter(|(keys, _)| !keys.is_empty()) {
@@ -218,8 +228,8 @@ async fn answer(
                 return give(&desk, ticket, Ok(End::Error(error)));
             }
             Err(error) if error.retryable => {
-                put_back(&desk, wait, used.round.id, ticket);
-                return shared::answer(Err(error));
+                let put_back = put_back(&desk, wait, used.round.id, ticket);
+                return shared::answer(Err(put_back.err().unwrap_or(error)));
             }
             // It may have arrived. Then polling shows it; else the question comes again.
             Err(error) => {
@@ -230,6 +240,20 @@ async fn answer(
     }
     let end = wait.run(None, notifier).await;
     give(&desk, ticket, end)
+}
+
+/// Those of the answers that were asked for; all where that is not known.
+fn only(asked: &[String], responses: Raw) -> Raw {
+    let Some(all) = responses.as_object().ok().filter(|_| !asked.is_empty()) else {
+        return responses;
+    };
+    let is_asked = |key: &str| asked.iter().any(|asked| asked == key);
+    if all.iter().all(|(key, _)| is_asked(key)) {
+        return responses;
+    }
+    let left = all.iter().filter(|(key, _)| is_asked(key));
+    let left: Object = left.map(|(key, value)| (key, value.clone())).collect();
+    left.into()
 }
 
 /// A state that is used now.
@@ -326,29 +350,47 @@ pub(crate) fn sweep_later(desk: &Arc<Desk>) {
 }
 
 /// The upstream certainly did not get the answers: the same state may bring them again.
-fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) {
+///
+/// # Errors
+/// [`Kind::Throttled`] where there is no place to wait for that: the task is cancelled then.
+fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) -> Result<(), CallError> {
     let Some(place) = desk.parked.place() else {
         wait.cancel(Reason::Full);
-        return;
+        return Err(full());
     };
     let asked = Asked {
-        keys: Vec::new(),
+        keys: ticket.asked().to_vec(),
         progress: wait.progress().clone(),
     };
     attend(desk, desk.parked.park(id, place, asked), wait.into_guard());
     // The round waits again, or somebody has it by now: either is none of the ticket's.
     drop(ticket);
+    Ok(())
 }
 
-/// Gives up a task whose caller does not come back.
+/// Gives up a task whose caller does not come back, and the place of one that is gone with what had
+/// it.
 fn attend(desk: &Arc<Desk>, waiting: Waiting, guard: Guard) {
-    let patience = desk.times().input_wait;
-    desk.background.spawn(|stop| async move {
+    let times = desk.times();
+    let patience = times.input_wait;
+    // Who listens beside the question looks once more, and tells what has become of the task.
+    let gone = async move |remote: &Remote| {
+        remote.ended().await;
+        tokio::time::sleep(times.poll_most + Duration::from_secs(1)).await;
+    };
+    let desk = Arc::clone(desk);
+    let background = desk.background.clone();
+    background.spawn(|stop| async move {
         tokio::select! {
             // The state outlives this process: whoever comes next may take the answer.
             () = stop.cancelled() => {}
             // Whoever has it now has a guard of its own.
             () = waiting.over() => {}
+            () = gone(guard.remote()) => {
+                if waiting.give(&shared::answer(Err(CallError::unknown_task()))) {
+                    sweep_later(&desk);
+                }
+            }
             () = tokio::time::sleep(patience) => {
                 if let Some(Asked { keys, .. }) = waiting.expire()
                     && is_still_asked(guard.remote(), &keys).await

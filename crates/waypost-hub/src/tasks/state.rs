@@ -132,10 +132,11 @@ impl History {
             let times = self.times(key).saturating_add(1);
             self.keys.retain(|(known, _)| *known != key);
             self.keys.push((key, times));
-        }
-        let old = self.keys.len().saturating_sub(REMEMBERED);
-        for (_, times) in self.keys.drain(..old) {
-            self.most = self.most.max(times);
+            // At once: a caller says how many there are.
+            let old = self.keys.len().saturating_sub(REMEMBERED);
+            for (_, times) in self.keys.drain(..old) {
+                self.most = self.most.max(times);
+            }
         }
     }
 

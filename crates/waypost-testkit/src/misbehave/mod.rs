@@ -18,6 +18,7 @@ pub mod http_errors;
 pub mod invalid_json;
 pub mod late_tasks;
 pub mod legacy_only;
+pub mod nested;
 pub mod never_answers;
 pub mod never_ends;
 pub mod odd_sse;

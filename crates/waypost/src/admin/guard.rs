@@ -83,22 +83,39 @@ mod tests {
 
     use super::*;
 
+    const API: [&str; 5] = [
+        "/api/v1/upstreams",
+        "/api/v1/endpoints",
+        "/api/v1/tools/pending",
+        "/api/v1/tools/approve",
+        "/api/v1/config",
+    ];
+
+    /// What the listener answers everything with.
+    async fn app(guard: Guard) -> axum::Router {
+        let (_, hub) = crate::stack::tests::hub("{}").await;
+        let admin = crate::admin::Admin {
+            hub,
+            metrics: crate::admin::metrics::start(),
+            reloads: Arc::default(),
+            draining: tokio_util::sync::CancellationToken::new(),
+        };
+        crate::admin::routes(admin, Arc::new(guard))
+    }
+
     async fn check(guard: Guard, path: &str, headers: &[(&str, &str)], expected: u16) {
-        let guard = Arc::new(guard);
-        let state = |guard: &Arc<Guard>| Arc::clone(guard);
-        let api = axum::Router::new()
-            .route("/api", axum::routing::get(|| async {}))
-            .route_layer(axum::middleware::from_fn_with_state(state(&guard), token));
-        let app = axum::Router::new()
-            .route("/healthz", axum::routing::get(|| async {}))
-            .merge(api)
-            .layer(axum::middleware::from_fn_with_state(guard, host));
-        let mut request = Request::builder().uri(path);
+        let method = if path.ends_with("approve") {
+            "POST"
+        } else {
+            "GET"
+        };
+        let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Body::empty()).unwrap();
-        let answer = app.oneshot(request).await.unwrap();
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Body::from(r#"{"tools":[]}"#)).unwrap();
+        let answer = app(guard).await.oneshot(request).await.unwrap();
         assert_eq!(answer.status(), expected, "{path} {headers:?}");
     }
 
@@ -109,14 +126,31 @@ mod tests {
     #[tokio::test]
     async fn beyond_loopback_only_probes_are_open_until_there_is_a_token() {
         let host = ("host", "waypost.svc:7401");
-        check(guard(false, None), "/healthz", &[host], 200).await;
-        check(guard(false, None), "/api", &[host], 403).await;
+        for probe in ["/healthz", "/health", "/readyz", "/ready", "/metrics"] {
+            check(guard(false, None), probe, &[host], 200).await;
+        }
         let right = ("authorization", "Bearer letmein");
-        check(guard(false, None), "/api", &[host, right], 403).await;
-        check(guard(false, Some("letmein")), "/api", &[host, right], 200).await;
-        check(guard(false, Some("letmein")), "/api", &[host], 401).await;
         let wrong = ("authorization", "Bearer letmeim");
-        check(guard(false, Some("letmein")), "/api", &[host, wrong], 401).await;
+        for path in API {
+            check(guard(false, None), path, &[host], 403).await;
+            check(guard(false, None), path, &[host, right], 403).await;
+            check(guard(false, Some("letmein")), path, &[host, right], 200).await;
+            check(guard(false, Some("letmein")), path, &[host], 401).await;
+            check(guard(false, Some("letmein")), path, &[host, wrong], 401).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_does_not_come_is_not_waited_for_for_ever() {
+        let never = futures_util::stream::pending::<Result<bytes::Bytes, std::io::Error>>();
+        let request = Request::post("/api/v1/tools/approve")
+            .header("host", "localhost")
+            .header("content-type", "application/json")
+            .body(Body::from_stream(never))
+            .unwrap();
+        let answer = app(guard(true, None)).await.oneshot(request);
+        let answer = tokio::time::timeout(std::time::Duration::from_secs(60), answer).await;
+        assert_eq!(answer.expect("an answer in time").unwrap().status(), 408);
     }
 
     #[tokio::test]
@@ -127,7 +161,7 @@ mod tests {
             "[::1]:7401",
             "LOCALHOST",
         ] {
-            check(guard(true, None), "/api", &[("host", host)], 200).await;
+            check(guard(true, None), API[0], &[("host", host)], 200).await;
         }
         for host in ["evil.example", "127.0.0.1.evil.example", "10.0.0.1", ""] {
             check(guard(true, None), "/healthz", &[("host", host)], 403).await;

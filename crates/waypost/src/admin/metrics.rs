@@ -1,5 +1,6 @@
 //! The process's metrics, in the format of Prometheus.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::catalog::Catalog;
 use waypost_hub::member::Member;
-use waypost_hub::status::State;
+use waypost_hub::status::State as Health;
 
 /// From an answer out of memory to a slow tool.
 const SECONDS: &[f64] = &[
@@ -49,43 +50,64 @@ pub(crate) async fn upkeep(handle: PrometheusHandle, stop: CancellationToken) {
     }
 }
 
-/// Takes what is a state and not an event, at the moment somebody asks.
-pub(super) fn sample(members: &[Arc<Member>], catalog: &Catalog) {
-    for member in members {
-        let state = member.status.state();
-        let up = matches!(state, State::Up | State::Degraded);
-        let name = member.name.to_string();
-        gauge!("waypost_upstream_up", "upstream" => name.clone()).set(f64::from(u8::from(up)));
-        let learned = member.learned();
-        let tools =
-            learned.and_then(|learned| learned.catalogue.tools.as_ref().map(|l| l.items.len()));
-        let tools = u32::try_from(tools.unwrap_or(0)).unwrap_or(u32::MAX);
-        gauge!("waypost_upstream_tools", "upstream" => name.clone()).set(f64::from(tools));
-        if member.settings.pin.is_some() {
-            let pending = u32::try_from(catalog.pending(&member.name).len()).unwrap_or(u32::MAX);
-            gauge!("waypost_upstream_tools_pending", "upstream" => name.clone())
-                .set(f64::from(pending));
+/// What is a state of upstreams and not an event, as it is now. Nothing of it is recorded, so that
+/// an upstream that is not there any more, or is switched off, has none: nobody is to be woken for it.
+pub(super) fn states(members: &[Arc<Member>], catalog: &Catalog) -> String {
+    let mut text = String::new();
+    for (name, what, value) in STATES {
+        // Writing into memory does not fail.
+        write!(text, "# HELP {name} {what}\n# TYPE {name} gauge\n").ok();
+        for member in members.iter().filter(|member| !member.settings.disabled) {
+            if let Some(value) = value(member, catalog) {
+                let of = &member.name;
+                writeln!(text, "{name}{{upstream=\"{of}\"}} {value}").ok();
+            }
         }
-        let parked = u32::try_from(member.upstream.parked()).unwrap_or(u32::MAX);
-        gauge!("waypost_upstream_parked_calls", "upstream" => name).set(f64::from(parked));
+        text.push('\n');
     }
+    text
 }
 
-/// Nothing of an upstream is pinned any more.
-pub(crate) fn unpinned(upstream: &str) {
-    gauge!("waypost_upstream_tools_pending", "upstream" => upstream.to_owned()).set(0.0);
-}
+/// What it is of an upstream, where that has it. No name of an upstream needs an escape.
+type State = (
+    &'static str,
+    &'static str,
+    fn(&Member, &Catalog) -> Option<usize>,
+);
 
-/// An upstream is not there any more.
-pub(crate) fn removed(upstream: &str) {
-    for gauge in [
+const STATES: &[State] = &[
+    (
         "waypost_upstream_up",
+        "1 while the upstream can be called.",
+        |member, _| {
+            let up = matches!(member.status.state(), Health::Up | Health::Degraded);
+            Some(usize::from(up))
+        },
+    ),
+    (
         "waypost_upstream_tools",
+        "Tools that the upstream lists.",
+        |member, _| {
+            let learned = member.learned();
+            let tools =
+                learned.and_then(|learned| Some(learned.catalogue.tools.as_ref()?.items.len()));
+            Some(tools.unwrap_or(0))
+        },
+    ),
+    (
+        "waypost_upstream_tools_pending",
+        "Pinned tools that are new or changed and not approved.",
+        |member, catalog| {
+            let pinned = member.settings.pin.is_some();
+            pinned.then(|| catalog.pending(&member.name).len())
+        },
+    ),
+    (
         "waypost_upstream_parked_calls",
-    ] {
-        gauge!(gauge, "upstream" => upstream.to_owned()).set(0.0);
-    }
-}
+        "Calls open at the upstream that wait for an answer of their caller.",
+        |member, _| Some(member.upstream.parked()),
+    ),
+];
 
 fn describe() {
     gauge!("waypost_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -106,15 +128,9 @@ fn describe() {
 }
 
 const GAUGES: &[(&str, &str)] = &[
-    ("waypost_upstream_up", "1 while the upstream can be called."),
-    ("waypost_upstream_tools", "Tools that the upstream lists."),
     (
-        "waypost_upstream_tools_pending",
-        "Pinned tools that are new or changed and not approved.",
-    ),
-    (
-        "waypost_upstream_parked_calls",
-        "Calls open at the upstream that wait for an answer of their caller.",
+        "waypost_upstream_refused_definitions",
+        "Definitions that the upstream lists and clients cannot be shown, by kind.",
     ),
     (
         "waypost_config_last_reload_successful",
@@ -171,6 +187,10 @@ const COUNTERS: &[(&str, &str)] = &[
         "Log lines dropped because standard error was not read.",
     ),
     (
+        "waypost_resource_cache_total",
+        "Looks for the kept answer of a resource, by outcome.",
+    ),
+    (
         "waypost_tools_changed_total",
         "Pinned tools that became new or changed, by upstream and change.",
     ),
@@ -211,3 +231,55 @@ const HISTOGRAMS: &[(&str, &str)] = &[
         "How long upstreams took to answer.",
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::tests::hub;
+
+    /// The upstreams that a metric has a value of.
+    #[track_caller]
+    fn check(text: &str, metric: &str, expected: &[&str]) {
+        let lines = text.lines();
+        let of = lines.filter_map(|line| {
+            let rest = line.strip_prefix(metric)?.strip_prefix("{upstream=\"")?;
+            Some(rest.split('"').next().unwrap())
+        });
+        assert_eq!(of.collect::<Vec<_>>(), expected, "{text}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn upstreams_that_are_gone_or_switched_off_have_no_state() {
+        let (_, hub) = hub(
+            "upstreams: { a: { command: s, pin: warn }, b: { command: s }, \
+            off: { command: s, disabled: true, pin: warn } }",
+        )
+        .await;
+        let text = states(&hub.members(), &hub.catalog());
+        check(&text, "waypost_upstream_up", &["a", "b"]);
+        check(&text, "waypost_upstream_tools_pending", &["a"]);
+        assert!(
+            text.contains("# TYPE waypost_upstream_up gauge\n"),
+            "{text}"
+        );
+        let yaml = "upstreams: { b: { command: s } }";
+        let config = waypost_config::parse_str(yaml).unwrap().config;
+        hub.reload(&Arc::new(config), |_| unreachable!("nothing is new"));
+        let text = states(&hub.members(), &hub.catalog());
+        check(&text, "waypost_upstream_up", &["b"]);
+        check(&text, "waypost_upstream_tools_pending", &[]);
+    }
+
+    #[test]
+    fn every_metric_is_described_once() {
+        let names = [GAUGES, COUNTERS, HISTOGRAMS]
+            .into_iter()
+            .flatten()
+            .map(|(name, _)| *name);
+        let mut names: Vec<&str> = names.chain(STATES.iter().map(|(name, ..)| *name)).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

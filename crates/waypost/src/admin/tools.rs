@@ -1,6 +1,7 @@
 //! `/api/v1/tools`: pinned tools that are not as they were.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -8,6 +9,7 @@ use axum::response::Response;
 use http::header::{CONTENT_TYPE, ORIGIN};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 use waypost_hub::pins::Approval;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -16,6 +18,9 @@ use super::{Admin, answer, json_answer, refusal};
 
 /// Bytes of a request: some for each of very many tools.
 const MOST: usize = 16 << 20;
+
+/// Longest wait for the whole of it.
+const WITHIN: Duration = Duration::from_secs(30);
 
 /// `{"pending": [...]}` in the order of lists; definitions are as the servers sent them.
 pub(super) async fn pending(State(admin): State<Arc<Admin>>) -> Response {
@@ -47,8 +52,11 @@ pub(super) async fn approve(State(admin): State<Arc<Admin>>, request: Request) -
         let why = "send this as `application/json`, and not from a web page";
         return refusal(StatusCode::FORBIDDEN, why);
     }
-    let Ok(body) = to_bytes(request.into_body(), MOST).await else {
-        return refusal(StatusCode::PAYLOAD_TOO_LARGE, "too many tools at once");
+    // Probes have no other places than those of requests like this one.
+    let body = match timeout(WITHIN, to_bytes(request.into_body(), MOST)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => return refusal(StatusCode::PAYLOAD_TOO_LARGE, "too many tools at once"),
+        Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
     };
     let body: Value = serde_json::from_slice(&body).unwrap_or_default();
     let tools = body.get("tools").and_then(Value::as_array);

@@ -17,6 +17,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use waypost_config::Inputs;
 
+use super::aside;
+
 /// So long nothing may happen until what happened is looked at.
 pub(super) const QUIET: Duration = Duration::from_millis(120);
 
@@ -110,37 +112,40 @@ impl Watch {
 
     /// Watches what leads to this from now on. Whether that is something else than before, so
     /// that a change may have been missed.
-    pub(super) fn look_at(&mut self, inputs: &Inputs) -> bool {
-        let ways = Ways::to(inputs);
+    pub(super) async fn look_at(&mut self, inputs: Inputs) -> bool {
+        let (inputs, ways) = Ways::found(inputs).await;
         if ways == self.watched {
             return false;
         }
-        self.inputs = inputs.clone();
-        self.watch(ways);
+        self.inputs = inputs;
+        self.watch(ways).await;
         true
     }
 
     /// Watches the same anew, before it is read: of a folder that was replaced only the old one
     /// would be watched. What was not told yet is lost.
-    pub(super) fn renew(&mut self) {
-        self.watch(Ways::to(&self.inputs));
+    pub(super) async fn renew(&mut self) {
+        let (_, ways) = Ways::found(self.inputs.clone()).await;
+        self.watch(ways).await;
     }
 
-    fn watch(&mut self, ways: Ways) {
-        self.watched = ways;
+    async fn watch(&mut self, ways: Ways) {
+        self.watched = ways.clone();
         self.watcher = None;
         if self.watched.0.is_empty() {
             self.how = How::Off;
             return;
         }
-        match self.watched.watch(&self.changed) {
+        // Should it meet a bug.
+        self.how = How::Polling;
+        let changed = Arc::clone(&self.changed);
+        match aside(move || ways.watch(&changed)).await {
             Ok(watcher) => {
                 self.watcher = Some(watcher);
                 self.how = How::Told;
                 self.told = false;
             }
             Err(deaf) => {
-                self.how = How::Polling;
                 if !std::mem::replace(&mut self.told, true) {
                     let source = std::error::Error::source(&deaf).map(ToString::to_string);
                     tracing::warn!(
@@ -168,6 +173,14 @@ impl Watch {
 // === impl Ways ===
 
 impl Ways {
+    async fn found(inputs: Inputs) -> (Inputs, Self) {
+        aside(move || {
+            let ways = Self::to(&inputs);
+            (inputs, ways)
+        })
+        .await
+    }
+
     fn to(inputs: &Inputs) -> Self {
         let mut ways = Self::default();
         for file in &inputs.files {
@@ -359,16 +372,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (here, missing) = (folder.path().join("here"), folder.path().join("no/such"));
         let mut watch = Watch::default();
-        assert!(watch.look_at(&inputs(&[&here, &missing], &[])));
+        assert!(watch.look_at(inputs(&[&here, &missing], &[])).await);
         assert_eq!(watch.how(), How::Polling);
         let before = Instant::now();
         watch.changed().await;
         assert_eq!(before.elapsed(), POLL);
         fs::create_dir(folder.path().join("no")).unwrap();
-        watch.renew();
+        watch.renew().await;
         assert_eq!(watch.how(), How::Told);
-        assert!(!watch.look_at(&inputs(&[&here, &missing], &[])));
-        watch.look_at(&Inputs::default());
+        assert!(!watch.look_at(inputs(&[&here, &missing], &[])).await);
+        watch.look_at(Inputs::default()).await;
         assert_eq!(watch.how(), How::Off);
     }
 

@@ -74,7 +74,7 @@ async fn stack(yaml: &str) -> Stack {
     Stack::new(&config, config.listen, &hub, None)
 }
 
-async fn hub(yaml: &str) -> (Arc<Config>, Arc<Hub>) {
+pub(crate) async fn hub(yaml: &str) -> (Arc<Config>, Arc<Hub>) {
     let config = Arc::new(waypost_config::parse_str(yaml).unwrap().config);
     let member = |settings: &waypost_config::Upstream| {
         Arc::new(Member::new(settings.clone(), Arc::new(Slow)))

@@ -9,6 +9,7 @@ mod admin;
 mod drain;
 mod gateway;
 mod leaving;
+mod nested;
 mod program;
 mod registry;
 mod session_clients;

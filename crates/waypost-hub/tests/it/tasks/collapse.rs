@@ -1,16 +1,19 @@
 //! Waiting for a task in its caller's place: when it is looked at, and what ends the wait.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use waypost_hub::error::Kind;
-use waypost_hub::reply::{Event, EventStream};
+use waypost_hub::registry::Learned;
+use waypost_hub::reply::{End, Event, EventStream};
+use waypost_wire::error::ErrorObject;
 use waypost_wire::raw::Raw;
 
 use super::kit::{
-    Act, Setup, World, call, created, done, error, fails, got, object, result, stream, task, value,
+    Act, Setup, World, call, created, done, fails, got, object, result, stream, task, value,
 };
 
 fn working() -> Act {
@@ -260,13 +263,59 @@ async fn an_upstream_that_stays_away_ends_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_error_that_stays_is_passed_on() {
+async fn a_server_error_that_stays_is_told_in_own_words() {
     let world = World::new();
     world.fake.on("tools/call", [task(created())]);
-    world.fake.on("tasks/get", [fails(-32603)]);
-    let end = world.end(json!({})).await.unwrap();
-    assert_eq!(error(end).code(), -32603);
+    let theirs = ErrorObject::new(-32603, "cannot look up t1");
+    world.fake.on("tasks/get", [Act::End(End::Error(theirs))]);
+    let error = world.end(json!({})).await.unwrap_err();
+    assert_eq!(error.kind, Kind::BadUpstream);
+    assert_eq!(
+        error.to_string(),
+        "upstream `up`: does not say how the task is that it made of the call (code -32603)"
+    );
     world.fake.called("tasks/cancel", 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_our_own_hop_to_a_poll_makes_us_look_anew_and_ask_again() {
+    for code in [-32020, -32022] {
+        let world = World::new();
+        world.fake.on("tools/call", [task(created())]);
+        world
+            .fake
+            .on("tasks/get", [fails(code), fails(code), done()]);
+        let member = Arc::clone(&world.member);
+        let looks = async move {
+            member.wake.notified().await;
+            // What is learned by then is new.
+            let learned = member.learned().unwrap();
+            let later = Learned {
+                learned_at: learned.learned_at + 1,
+                ..(*learned).clone()
+            };
+            member.learn(later);
+            Instant::now()
+        };
+        let (end, looked) = tokio::join!(world.end(json!({})), looks);
+        assert_eq!(result(&end.unwrap())["n"], json!(1));
+        let polls = world.fake.seen("tasks/get");
+        assert_eq!(polls.len(), 3);
+        assert!(polls[1].at - looked < Duration::from_millis(500));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_our_own_hop_that_stays_is_never_the_callers() {
+    let world = World::new();
+    world.fake.on("tools/call", [task(created())]);
+    world.fake.on("tasks/get", [fails(-32020)]);
+    let error = world.end(json!({})).await.unwrap_err();
+    assert_eq!(error.kind, Kind::BadUpstream);
+    assert_eq!(
+        error.to_string(),
+        "upstream `up`: refuses our request with -32020"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -209,3 +209,44 @@ async fn an_answer_about_a_task_asks_nothing_that_cannot_be_declared() {
         assert_eq!(refused["message"], text);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_finished_task_was_asked_before_does_not_cost_a_caller_its_result() {
+    let asks = json!({ "q": { "method": "elicitation/create", "params": { "message": "?" } } });
+    let statuses = [
+        "completed",
+        "failed",
+        "cancelled",
+        "working",
+        "input_required",
+    ];
+    for status in statuses {
+        let capabilities = json!({ "tools": {}, "extensions": tasks()["extensions"] });
+        let tools = json!({ "tools": [{ "name": "build" }] });
+        let mut task = created();
+        task["resultType"] = json!("complete");
+        task["status"] = json!(status);
+        task["inputRequests"] = asks.clone();
+        let fake = Fake::new("ci", capabilities, &[("tools/list", tools)], move |call| {
+            Ok(reply(&match call.method.as_str() {
+                "tools/call" => created(),
+                _ => task.clone(),
+            }))
+        });
+        let hub = hub(YAML, &[&fake]).await;
+        let handle = handle(&hub).await;
+        let able = call("tasks/get", &json!({ "taskId": handle }));
+        let mut declared = tasks();
+        declared["elicitation"] = json!({});
+        let told = result(hub.call(declaring(able, &declared)).await).await;
+        assert_eq!(told["inputRequests"], asks, "{status}");
+        let unable = hub.call(get(&handle)).await;
+        if status == "input_required" {
+            assert_eq!(error(unable).await["code"], -32021);
+        } else {
+            let told = result(unable).await;
+            assert_eq!(told["status"], status);
+            assert!(told.get("inputRequests").is_none(), "{told}");
+        }
+    }
+}

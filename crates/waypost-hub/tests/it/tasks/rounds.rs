@@ -1,5 +1,6 @@
 //! A task that asks, for a caller that knows no tasks: its own call asks, and goes on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -7,7 +8,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use waypost_hub::error::Kind;
 use waypost_hub::reply::End;
+use waypost_hub::store::Store;
 use waypost_wire::raw::Raw;
+
+use crate::fake::Memory;
 
 use super::kit::{
     Act, Setup, World, created, done, error, fails, got, result, stream, task, tasks, value,
@@ -101,6 +105,42 @@ async fn an_answer_in_parts_is_asked_for_the_rest() {
         .unwrap();
     assert_eq!(result(&reply.into_end().await.unwrap())["n"], json!(1));
     assert_eq!(world.fake.count("tasks/update"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_answers_to_what_was_asked_are_sent_and_remembered() {
+    let store = Arc::new(Memory::default());
+    let world = around(Setup {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        ..Setup::default()
+    });
+    let state = asked(&world).await;
+    let unasked = (0..200).map(|n| (format!("k{n}"), yes()));
+    let mut responses: serde_json::Map<String, Value> = unasked.collect();
+    responses.insert("q".to_owned(), yes());
+    let reply = world.retry(elicits(), &state, responses.into()).await;
+    let end = reply.unwrap().into_end().await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
+    let sent = world.fake.seen("tasks/update")[0].param("inputResponses");
+    assert_eq!(sent, json!({ "q": yes() }));
+    let used = store.2.lock().unwrap().len();
+    assert!(used <= 2, "{used} rows");
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_answers_than_anybody_asks_for_are_refused_and_the_state_stays_good() {
+    let world = world();
+    let state = asked(&world).await;
+    let many = (0..257).map(|n| (format!("k{n}"), yes()));
+    let many: serde_json::Map<String, Value> = many.collect();
+    let refused = world.retry(elicits(), &state, many.into()).await;
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "`inputResponses` has more than 256 answers"
+    );
+    let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
+    let end = reply.unwrap().into_end().await.unwrap();
+    assert_eq!(result(&end)["n"], json!(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,6 +297,49 @@ async fn too_many_waiting_rounds_are_refused_and_their_tasks_cancelled() {
         .fake
         .on("tasks/get", [asks(&json!({ "q": question() }))]);
     asked(&world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_round_whose_process_is_gone_holds_its_place_no_longer() {
+    let world = Setup {
+        parked: 1,
+        ..Setup::default()
+    };
+    let world = world.build();
+    world.fake.run_as("child 1");
+    world.fake.on("tools/call", [task(created())]);
+    world
+        .fake
+        .on("tasks/get", [asks(&json!({ "q": question() }))]);
+    let state = asked(&world).await;
+    world.fake.run_as("child 2");
+    sleep(Duration::from_secs(90)).await;
+    asked(&world).await;
+    let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
+    assert_eq!(reply.unwrap_err().kind, Kind::UnknownTarget);
+    assert_eq!(world.fake.count("tasks/cancel"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_cannot_wait_to_be_sent_again_are_refused_as_what_they_are() {
+    let world = around(Setup {
+        parked: 1,
+        ..Setup::default()
+    });
+    world
+        .fake
+        .on("tasks/get", [asks(&json!({ "q": question() }))]);
+    let state = asked(&world).await;
+    world
+        .fake
+        .on("tasks/update", [Act::Refuse(Kind::Unavailable)]);
+    let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
+    let reply = reply.unwrap();
+    // Another call takes the place meanwhile.
+    asked(&world).await;
+    let error = reply.into_end().await.unwrap_err();
+    assert_eq!((error.kind, error.retryable), (Kind::Throttled, false));
+    world.fake.called("tasks/cancel", 1).await;
 }
 
 #[tokio::test(start_paused = true)]
