@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 use waypost_testkit::peer::{Answers, Outcome, Peer};
 
-use crate::scene::{Scene, Server};
+use crate::scene::{DENIED, Scene, Server, Way};
 
 /// How long a feature may take, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -178,9 +178,21 @@ fn said(outcome: &Outcome, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Calls a tool of the server, by the way that the client has to it.
+async fn call(
+    scene: &Scene<'_>,
+    peer: &Peer,
+    tool: &str,
+    arguments: Value,
+) -> anyhow::Result<Outcome> {
+    let (tool, arguments) = scene.tool(tool, arguments);
+    Ok(peer.tool(&tool, arguments).await?)
+}
+
 async fn lists(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    let (simple, _) = scene.tool("test_simple_text", json!({}));
     for (what, name) in [
-        ("tools", scene.named("test_simple_text")),
+        ("tools", simple),
         ("prompts", scene.named("test_simple_prompt")),
         ("resources", "static-text".to_owned()),
         ("resourceTemplates", "template".to_owned()),
@@ -191,6 +203,16 @@ async fn lists(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
             .any(|item| item.get("name") == Some(&json!(name)));
         ensure!(found, "no `{name}` among {} {what}", list.len());
     }
+    match scene.way() {
+        Way::Whole => {}
+        Way::View => {
+            let list = peer.list("tools").await?;
+            let denied = DENIED.map(|tool| json!(scene.named(tool)));
+            let is_denied = |item: &Value| denied.iter().any(|name| item.get("name") == Some(name));
+            ensure!(!list.iter().any(is_denied), "denied tools are listed");
+        }
+        Way::Search => finds(scene, peer).await?,
+    }
     let list = peer.ask("tools/list", json!({})).await?;
     let modern = list.get("resultType") == Some(&json!("complete"))
         && list.get("ttlMs").is_some_and(Value::is_u64)
@@ -199,23 +221,38 @@ async fn lists(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is not listed is found, and described as a list would have it.
+async fn finds(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
+    let name = scene.named("test_simple_text");
+    let upstream = scene.handle();
+    let query = json!({ "query": "simple text", "upstream": upstream.trim_end_matches('~') });
+    let found = peer.tool("find_tools", query).await?;
+    ensure!(found.text().contains(&format!("{name:?}")), "{found:?}");
+    let described = peer.tool("describe_tool", json!({ "name": name })).await?;
+    ensure!(described.text().contains("inputSchema"), "{described:?}");
+    Ok(())
+}
+
 async fn calls(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
     let exact = json!({ "message": "hi", "number": 12_345_678_901_234_567_u64 });
-    let echo = peer.tool(&scene.named("echo"), exact.clone()).await?;
+    let echo = call(scene, peer, "echo", exact.clone()).await?;
     said(&echo, &exact.to_string())?;
-    let unknown = peer.tool(&scene.named("no_such_tool"), json!({})).await?;
-    ensure!(unknown.code() == -32602, "unknown tool: {unknown:?}");
-    let fails = peer
-        .tool(&scene.named("test_error_handling"), json!({}))
-        .await?;
+    let denied = match scene.way() {
+        Way::View => DENIED.as_slice(),
+        Way::Whole | Way::Search => &[],
+    };
+    for name in denied.iter().chain(&["no_such_tool"]) {
+        let unknown = call(scene, peer, name, json!({})).await?;
+        ensure!(unknown.code() == -32602, "`{name}` is known: {unknown:?}");
+    }
+    let fails = call(scene, peer, "test_error_handling", json!({})).await?;
     ensure!(fails.is_tool_error(), "no tool error: {fails:?}");
     Ok(())
 }
 
 async fn tells_progress(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
-    let begun = peer
-        .begin(&scene.named("test_tool_with_progress"), json!({}))
-        .await?;
+    let (tool, arguments) = scene.tool("test_tool_with_progress", json!({}));
+    let begun = peer.begin(&tool, arguments).await?;
     let token = json!(begun.id());
     let outcome = peer.finish(begun, &Answers::refusing()).await?;
     said(&outcome, "reported progress three times")?;
@@ -234,16 +271,15 @@ async fn tells_progress(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
 
 async fn cancels(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
     let counts = async || {
-        let counts = peer.tool(&scene.named("test_cancelled"), json!({})).await?;
+        let counts = call(scene, peer, "test_cancelled", json!({})).await?;
         let counts: Value = serde_json::from_str(counts.text())?;
         let count = |name: &str| counts.get(name).and_then(Value::as_u64);
         let all = count("cancelled").zip(count("finished"));
         all.context("no counts")
     };
     let (cancelled, finished) = counts().await?;
-    let mut slow = peer
-        .begin(&scene.named("test_slow"), json!({ "seconds": 60 }))
-        .await?;
+    let (tool, arguments) = scene.tool("test_slow", json!({ "seconds": 60 }));
+    let mut slow = peer.begin(&tool, arguments).await?;
     let first = slow.notification().await?;
     ensure!(first.is_some(), "the slow call does not begin");
     peer.cancel(slow).await?;
@@ -259,8 +295,7 @@ async fn cancels(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
 }
 
 async fn elicits(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
-    let tool = scene.named("test_elicitation");
-    let args = json!({ "message": "Who?" });
+    let (tool, args) = scene.tool("test_elicitation", json!({ "message": "Who?" }));
     let form = peer.call(&tool, args.clone(), &Answers::usual()).await?;
     if scene.server == Server::Sessionless {
         return cannot_ask(&form, "elicitation");
@@ -281,10 +316,8 @@ async fn elicits(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
 }
 
 async fn samples(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
-    let args = json!({ "prompt": "Well?" });
-    let sampled = peer
-        .call(&scene.named("test_sampling"), args, &Answers::usual())
-        .await?;
+    let (tool, args) = scene.tool("test_sampling", json!({ "prompt": "Well?" }));
+    let sampled = peer.call(&tool, args, &Answers::usual()).await?;
     if scene.server == Server::Sessionless {
         return cannot_ask(&sampled, "sampling");
     }
@@ -307,9 +340,7 @@ fn cannot_ask(outcome: &Outcome, what: &str) -> anyhow::Result<Cell> {
 
 async fn logs(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
     peer.set_level("error").await?;
-    let outcome = peer
-        .tool(&scene.named("test_logging_tool"), json!({}))
-        .await?;
+    let outcome = call(scene, peer, "test_logging_tool", json!({})).await?;
     said(&outcome, "logged at every level")?;
     let logs = outcome.logs();
     let levels: Vec<_> = logs
@@ -356,8 +387,7 @@ async fn hears_updates(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
         return Ok(Cell::NotApplicable);
     }
     peer.watch(&[&uri]).await?;
-    let tool = scene.named("test_trigger_resource_update");
-    peer.tool(&tool, json!({})).await?;
+    call(scene, peer, "test_trigger_resource_update", json!({})).await?;
     loop {
         let told = peer.told("notifications/resources/updated").await;
         let told = told.context("is not told")?;
@@ -379,17 +409,15 @@ async fn prompts(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<()> {
 async fn runs_tasks(scene: &Scene<'_>, peer: &Peer) -> anyhow::Result<Cell> {
     let answers = Answers::usual();
     let args = json!({ "seconds": 0.05, "label": "a" });
-    let slow = peer
-        .task(&scene.named("slow_compute"), args, &answers)
-        .await?;
+    let (tool, args) = scene.tool("slow_compute", args);
+    let slow = peer.task(&tool, args, &answers).await?;
     said(&slow, "slow_compute \"a\" finished after 0.05 s")?;
     if scene.server == Server::Sessionless {
         ensure!(slow.task.is_none(), "{slow:?}");
         return Ok(Cell::NotApplicable);
     }
-    let failing = peer
-        .task(&scene.named("failing_job"), json!({}), &answers)
-        .await?;
+    let (tool, args) = scene.tool("failing_job", json!({}));
+    let failing = peer.task(&tool, args, &answers).await?;
     said(&failing, "failing_job failed, as it always does")?;
     ensure!(failing.is_tool_error(), "{failing:?}");
     let id = failing

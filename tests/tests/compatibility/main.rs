@@ -1,5 +1,5 @@
 //! The compatibility matrix: every kind of client, through one running Waypost, with every kind of
-//! server. What it saw is `docs/compatibility.md`.
+//! server, at `/mcp`, through filters and in search mode. What it saw is `docs/compatibility.md`.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,14 +16,29 @@ use std::path::Path;
 use futures_util::future::join_all;
 
 use self::cells::Cell;
-use self::scene::{Scene, Stage};
+use self::scene::{Scene, Stage, Way};
 
 /// Cells that are red, each with the other program that is to blame: nothing so far.
 const BLAMED: &[&str] = &[];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_client_does_everything_with_every_server() {
-    let stage = Stage::start().await.unwrap();
+    is_the_page(Way::Whole).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_does_everything_through_filters_and_other_names() {
+    is_the_page(Way::View).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_client_does_everything_in_search_mode() {
+    is_the_page(Way::Search).await;
+}
+
+/// Nothing is red, and the page is the same for every way.
+async fn is_the_page(way: Way) {
+    let stage = Stage::start(way).await.unwrap();
     let rows = join_all(stage.pairs().map(|(client, server)| {
         let scene = Scene::new(&stage, client, server);
         async move {

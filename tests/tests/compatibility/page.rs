@@ -27,6 +27,10 @@ Written by the test `every_client_does_everything_with_every_server` from what i
 a run through one Waypost with all six servers behind it at once. To write it again:
 `UPDATE_GOLDEN=1 cargo xtask test -- -p waypost-tests --test compatibility`.
 
+It is written three times, each time the same: by clients of `/mcp`; by clients of an endpoint with
+filters, where tools have other names; and by clients of an endpoint in search mode, which call every
+tool through `call_tool`.
+
 `yes`: it works. `-`: there is nothing to carry; only a sessionless server of the session era has
 such cells, because it has no way to ask its client anything and no tasks. Anything else is a failure,
 told below its table.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use tokio::sync::{Barrier, RwLock};
 use waypost_testkit::demo::{demo_all, legacy_all, tasks};
 use waypost_testkit::kit::legacy::{Options, Transport};
@@ -77,8 +78,34 @@ impl Server {
     }
 }
 
+/// Which endpoint the clients use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// `/mcp`, which shows everything as it is.
+    Whole,
+    /// One with filters of its own, behind which tools have other names.
+    View,
+    /// One on which tools are found and called through others.
+    Search,
+}
+
+/// Behind [`Way::View`]: what the file makes of each server.
+const SHAPED: &str = "\
+    tools: { deny: [test_image_content], rename: { echo: repeat, slow_compute: compute } }, \
+    prompts: { deny: [test_prompt_with_image] }, resources: { allow: ['test://*'] }";
+
+/// The endpoints besides `/mcp`; nothing that is denied there is wanted by a feature.
+const ENDPOINTS: &str = "\
+endpoints:
+  part: { tools: { allow: ['*'], deny: [test_audio_*] }, resources: { deny: ['test://static-binary'] } }
+  search: { discovery: search }";
+
+/// What neither the file nor the endpoint lets through of [`Way::View`].
+pub(crate) const DENIED: [&str; 2] = ["test_image_content", "test_audio_content"];
+
 /// The daemon and all that is behind it.
 pub(crate) struct Stage {
+    way: Way,
     gateway: Gateway,
     _servers: Vec<Running>,
     /// Written to by whoever must be alone with a server.
@@ -113,7 +140,11 @@ fn program() -> PathBuf {
 
 impl Stage {
     /// Nothing is said of eras or transports: all is found out.
-    pub(crate) async fn start() -> anyhow::Result<Self> {
+    pub(crate) async fn start(way: Way) -> anyhow::Result<Self> {
+        let shaped = match way {
+            Way::View => format!("{SHAPED}, "),
+            Way::Whole | Way::Search => String::new(),
+        };
         let sessionless = Options {
             sessions: false,
             ..Options::default()
@@ -130,7 +161,7 @@ impl Stage {
         ];
         let url = |server: Server, running: &Running| {
             format!(
-                "{}: {{ url: '{}', required: true }}\n",
+                "{}: {{ url: '{}', {shaped}required: true }}\n",
                 server.upstream(),
                 running.url
             )
@@ -145,13 +176,15 @@ impl Stage {
             (Server::PipeLegacy, "legacy"),
         ] {
             upstreams.push_str(&format!(
-                "{}: {{ command: '{}', args: [demo-server, all, --stdio, --era, {era}], required: true }}\n",
+                "{}: {{ command: '{}', args: [demo-server, all, --stdio, --era, {era}], \
+                 {shaped}required: true }}\n",
                 server.upstream(),
                 program().display()
             ));
         }
         Ok(Self {
-            gateway: Gateway::start(upstreams.trim_end()).await?,
+            way,
+            gateway: Gateway::with(upstreams.trim_end(), ENDPOINTS).await?,
             _servers: servers,
             locks: Default::default(),
             certain: std::array::from_fn(|_| Barrier::new(Kind::MATRIX.len())),
@@ -181,9 +214,14 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// The client, connected to the endpoint of everything.
+    /// The client, connected to its endpoint.
     pub(crate) async fn connect(&self) -> std::io::Result<Peer> {
-        let url = self.stage.gateway.url.clone();
+        let whole = &self.stage.gateway.url;
+        let url = match self.stage.way {
+            Way::Whole => whole.clone(),
+            Way::View => format!("{whole}/part"),
+            Way::Search => format!("{whole}/search"),
+        };
         let target = if self.client.is_pipe() {
             let program = program().display().to_string();
             Target::Command(vec![program, "stdio".into(), "--connect".into(), url])
@@ -196,6 +234,24 @@ impl<'a> Scene<'a> {
     /// The public name of what the server calls `name`.
     pub(crate) fn named(&self, name: &str) -> String {
         format!("{}_{name}", self.server.upstream())
+    }
+
+    /// What to call, and with what, so that the server's `tool` gets these arguments.
+    pub(crate) fn tool(&self, tool: &str, arguments: Value) -> (String, Value) {
+        match (self.stage.way, tool) {
+            (Way::View, "echo") => (self.named("repeat"), arguments),
+            (Way::View, "slow_compute") => (self.named("compute"), arguments),
+            (Way::Whole | Way::View, tool) => (self.named(tool), arguments),
+            (Way::Search, tool) => {
+                let arguments = json!({ "name": self.named(tool), "arguments": arguments });
+                ("call_tool".to_owned(), arguments)
+            }
+        }
+    }
+
+    /// Through which endpoint it comes.
+    pub(crate) fn way(&self) -> Way {
+        self.stage.way
     }
 
     /// What handles of this server's tasks begin with.
