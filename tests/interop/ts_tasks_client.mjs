@@ -1,5 +1,6 @@
 // Drives a task server with the official client and its tasks package:
-// `ts_tasks_client.mjs URL [TOOL PREFIX]`, against the tools of `fastmcp_task_server.py`.
+// `ts_tasks_client.mjs URL [TOOL PREFIX [search]]`, against the tools of `fastmcp_task_server.py`; with
+// `search` each of them is called through `call_tool`.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import {
   createApplicationInputHandler,
@@ -8,7 +9,10 @@ import {
 import { VERSION, say, textOf } from "./peer.mjs";
 import { send } from "./wire.mjs";
 
-const [url, prefix = ""] = process.argv.slice(2);
+const [url, prefix = "", mode = ""] = process.argv.slice(2);
+/** What to call, and with what, so that the server's `tool` gets these arguments. */
+const through = (tool, args) =>
+  mode === "search" ? ["call_tool", { name: prefix + tool, arguments: args }] : [prefix + tool, args];
 const clientInfo = { name: "typescript-tasks-peer", version: "2.4.0" };
 const capabilities = { elicitation: {} };
 
@@ -53,7 +57,7 @@ const session = createTaskSessionFromClient(client, {
 
 /** Calls a tool and waits for its end, saying whether it went by way of a task. */
 async function settle(step, tool, params, fields = () => ({})) {
-  const execution = await session.callTool(prefix + tool, params);
+  const execution = await session.callTool(...through(tool, params));
   const { outcome } = await execution.settle();
   const { status, result, error } = outcome;
   say(step, {
@@ -71,7 +75,8 @@ await settle("task", "slow_compute", { seconds: 0.3, label: "task" });
 await settle("failed", "failing_job", {});
 await settle("asked", "confirm_delete", { filename: "a.txt" }, () => ({ messages: asked }));
 
-const doomed = await session.callTool(`${prefix}slow_compute`, { seconds: 60, label: "never" });
+const never = { seconds: 60, label: "never" };
+const doomed = await session.callTool(...through("slow_compute", never));
 await doomed.cancel();
 say("cancelled", { status: (await doomed.settle()).outcome.status });
 

@@ -3,6 +3,7 @@
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use crate::interop::{Interop, Steps};
 use crate::rmcp_driver::RmcpClient;
@@ -21,7 +22,25 @@ pub struct Seen {
 /// # Errors
 /// When anything went differently than the tools promise.
 pub async fn fastmcp(interop: &Interop, url: &str, prefix: &str) -> anyhow::Result<Seen> {
-    let steps = Steps::run(interop.python("fastmcp_task_client.py"), &[url, prefix]).await?;
+    let command = interop.python("fastmcp_task_client.py");
+    fastmcp_with(command, &[url, prefix]).await
+}
+
+/// The same, which calls every tool through `call_tool`.
+///
+/// # Errors
+/// As [`fastmcp`].
+pub async fn fastmcp_through_search(
+    interop: &Interop,
+    url: &str,
+    prefix: &str,
+) -> anyhow::Result<Seen> {
+    let command = interop.python("fastmcp_task_client.py");
+    fastmcp_with(command, &[url, prefix, "search"]).await
+}
+
+async fn fastmcp_with(command: Command, arguments: &[&str]) -> anyhow::Result<Seen> {
+    let steps = Steps::run(command, arguments).await?;
     is(&steps, "connected", "version", "2026-07-28")?;
     is(&steps, "plain", "text", "Hello, Ada!")?;
     has(&steps, "transparent", "text", "transparent")?;
@@ -45,7 +64,24 @@ pub async fn fastmcp(interop: &Interop, url: &str, prefix: &str) -> anyhow::Resu
 /// # Errors
 /// When anything went differently than the tools promise.
 pub async fn typescript(interop: &Interop, url: &str, prefix: &str) -> anyhow::Result<Seen> {
-    let steps = Steps::run(interop.node("ts_tasks_client.mjs"), &[url, prefix]).await?;
+    typescript_with(interop.node("ts_tasks_client.mjs"), &[url, prefix]).await
+}
+
+/// The same, which calls every tool through `call_tool`.
+///
+/// # Errors
+/// As [`typescript`].
+pub async fn typescript_through_search(
+    interop: &Interop,
+    url: &str,
+    prefix: &str,
+) -> anyhow::Result<Seen> {
+    let command = interop.node("ts_tasks_client.mjs");
+    typescript_with(command, &[url, prefix, "search"]).await
+}
+
+async fn typescript_with(command: Command, arguments: &[&str]) -> anyhow::Result<Seen> {
+    let steps = Steps::run(command, arguments).await?;
     is(&steps, "plain", "kind", "immediate")?;
     is(&steps, "plain", "text", "Hello, Ada!")?;
     for (step, text) in [
