@@ -12,10 +12,11 @@ use crate::sources::Sources;
 use crate::{load, yaml};
 
 /// Every YAML file there is, and so every one that a test below looks at.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "config/laptop.yaml",
     "config/sidecar.yaml",
     "config/team.yaml",
+    "config/workbench.yaml",
     "deploy/compose.yaml",
     "deploy/compose/waypost.yaml",
     "deploy/kubernetes/sidecar.yaml",

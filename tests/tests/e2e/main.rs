@@ -15,6 +15,7 @@ mod access;
 mod admin;
 mod asking;
 mod catalogue;
+mod checking;
 mod codes;
 mod commands;
 mod draining;

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use waypost_config::config::Discovery;
 use waypost_hub::call::View;
 use waypost_hub::catalog::Catalog;
 use waypost_hub::catalog::endpoint::Endpoint;
 use waypost_hub::catalog::entry::{Entry, Kind};
+use waypost_hub::member::Member;
 
 use super::kind;
 use crate::output::{printable, table};
 
-/// Appends a table of the endpoints, the names that are others there than at `/mcp`, and what is
+/// Appends a table of the endpoints, if there is more than the usual one, the names that are others there than at `/mcp`, and what is
 /// wrong with them.
 pub(super) fn report(catalog: &Catalog, text: &mut String) {
     let endpoints = catalog.endpoints();
-    if endpoints.is_empty() {
+    if endpoints.is_empty() && catalog.discovery == Discovery::Direct {
         return;
     }
     let headings = [
@@ -24,8 +26,13 @@ pub(super) fn report(catalog: &Catalog, text: &mut String) {
         "prompts",
         "resources",
         "templates",
+        "discovery",
     ];
-    let rows: Vec<_> = endpoints.iter().map(|own| row(catalog, own)).collect();
+    let own = endpoints.iter().map(|own| {
+        let count = |kind| catalog.counts(kind, &view(own));
+        row(catalog, (&own.rules.name, &view(own)), count)
+    });
+    let rows: Vec<_> = std::iter::once(whole(catalog)).chain(own).collect();
     text.push_str("\n\n");
     text.push_str(&table(headings, &rows));
     let names = endpoints.iter().flat_map(|own| own_names(catalog, own));
@@ -46,22 +53,42 @@ pub(super) fn report(catalog: &Catalog, text: &mut String) {
     }
 }
 
-fn row(catalog: &Catalog, endpoint: &Endpoint) -> [String; 6] {
-    let view = view(endpoint);
-    let upstreams: Vec<&str> = catalog.shown(&view).map(|member| &*member.name).collect();
-    let count = |kind| match catalog.counts(kind, &view) {
+/// Of everything, what the upstreams' own filters hide is not there.
+fn whole(catalog: &Catalog) -> [String; 7] {
+    let hidden = |kind| {
+        let of = |member: &Arc<Member>| catalog.hidden(kind, &member.name).len();
+        catalog.shown(&View::All).map(of).sum()
+    };
+    let count = |kind| (catalog.list(kind, &View::All).len(), hidden(kind));
+    let mut row = row(catalog, ("/mcp", &View::All), count);
+    let [_, upstreams, ..] = &mut row;
+    "all".clone_into(upstreams);
+    row
+}
+
+fn row(
+    catalog: &Catalog,
+    (name, view): (&str, &View),
+    counts: impl Fn(Kind) -> (usize, usize),
+) -> [String; 7] {
+    let upstreams: Vec<&str> = catalog.shown(view).map(|member| &*member.name).collect();
+    let [tools, prompts, resources, templates] = Kind::ALL.map(|kind| match counts(kind) {
         (shown, 0) => shown.to_string(),
         (shown, hidden) => format!("{shown} ({hidden} hidden)"),
+    });
+    let discovery = if catalog.searches(view) {
+        "search"
+    } else {
+        "direct"
     };
-    let [tools, prompts, resources, templates] = Kind::ALL.map(count);
-    let name = endpoint.rules.name.to_string();
     [
-        name,
+        name.to_owned(),
         upstreams.join(", "),
         tools,
         prompts,
         resources,
         templates,
+        discovery.to_owned(),
     ]
 }
 
