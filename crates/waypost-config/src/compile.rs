@@ -2,6 +2,7 @@
 
 mod access;
 mod endpoint;
+mod family;
 mod names;
 mod reach;
 mod settings;

@@ -268,6 +268,8 @@ pub struct Upstream {
     pub prompts: PromptRules,
     /// Over original URIs, and over templates as text.
     pub resources: Filter,
+    /// Whose tools its own are shown as one with; `None` is nobody's.
+    pub family: Option<Family>,
     /// What becomes of tools that are not as they were; `None` looks at none.
     pub pin: Option<Pin>,
     /// Whether clients of its own endpoint get no session id; `None` is as [`Front::stateless`].
@@ -290,6 +292,17 @@ pub struct Upstream {
     /// environment variables. Values of headers, variables and the query do not enter, so a
     /// renewed token keeps what was learned.
     pub fingerprint: String,
+}
+
+/// What upstreams of one kind have in common, and what is one's own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Family {
+    /// The same for all of them; no upstream's name.
+    pub name: String,
+    /// The argument of their tools that says which of them is meant, the same for all of them.
+    pub argument: String,
+    /// What it says when this one is meant; no other of the family has it.
+    pub value: String,
 }
 
 /// A part of everything, at `/mcp/<name>`.

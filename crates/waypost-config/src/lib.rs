@@ -39,9 +39,9 @@ mod units;
 mod yaml;
 
 pub use config::{
-    Auth, Config, Declared, Discovery, Endpoint, Eras, ExposedExtension, Filter, Front, Isolation,
-    Key, KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Pin, PromptRules, Reach, Reload,
-    State, TaskPolicy, TaskTimes, ToolRules, Upstream, UpstreamEra,
+    Auth, Config, Declared, Discovery, Endpoint, Eras, ExposedExtension, Family, Filter, Front,
+    Isolation, Key, KeyHash, Limits, Log, LogFormat, Naming, OnCollision, Pin, PromptRules, Reach,
+    Reload, State, TaskPolicy, TaskTimes, ToolRules, Upstream, UpstreamEra,
 };
 pub use inputs::Inputs;
 pub use load::{Loaded, load, parse_str, read};

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use endpoint::{RawEndpoint, RawFilter};
 pub(crate) use given::Given;
 pub(crate) use ordered::Ordered;
-pub(crate) use upstream::{RawMcpServer, RawPrompts, RawServer, RawTools, RawUpstream};
+pub(crate) use upstream::{RawFamily, RawMcpServer, RawPrompts, RawServer, RawTools, RawUpstream};
 
 use crate::config::{Discovery, LogFormat, OnCollision, Reload};
 use crate::secret::Secret;

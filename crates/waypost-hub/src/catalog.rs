@@ -8,6 +8,7 @@ pub mod build;
 pub mod cursor;
 pub mod endpoint;
 pub mod entry;
+pub mod family;
 mod globs;
 mod links;
 pub mod list;
@@ -23,7 +24,7 @@ pub(crate) mod template;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use waypost_config::config::Discovery;
+use waypost_config::config::{Discovery, Family};
 use waypost_wire::raw::Raw;
 
 use crate::call::View;
@@ -188,10 +189,7 @@ impl Catalog {
     pub fn find(&self, kind: Kind, view: &View, name: &str) -> Option<&Arc<Entry>> {
         match self.scope(view) {
             Scope::All => self.table(kind).get(name),
-            Scope::Upstream(upstream) => {
-                let entry = self.table(kind).get(name)?;
-                (*entry.member.name == *upstream).then_some(entry)
-            }
+            Scope::Upstream(upstream) => self.table(kind).get_at(upstream, name),
             Scope::Endpoint(endpoint) => endpoint.table(kind)?.get(name),
             Scope::Nothing => None,
         }
@@ -260,9 +258,18 @@ impl Catalog {
     /// How many of a kind a view shows, and how many its upstreams have besides.
     pub fn counts(&self, kind: Kind, view: &View) -> (usize, usize) {
         let shown = self.list(kind, view).len();
-        let shelf = |member: &Arc<Member>| self.table(kind).shelf(&member.name);
-        let shelves = self.shown(view).filter_map(shelf);
-        let whole: usize = shelves.map(|shelf| shelf.entries().len()).sum();
+        let scope = self.scope(view);
+        let is_there = |entry: &&Arc<Entry>| match &entry.choice {
+            None => scope.shows(&entry.member.name),
+            Some(choice) => {
+                let mut all = choice.instances.iter();
+                all.any(|(_, entry)| scope.shows(&entry.member.name))
+            }
+        };
+        let whole = match scope {
+            Scope::Endpoint(_) => self.table(kind).entries().filter(is_there).count(),
+            Scope::All | Scope::Upstream(_) | Scope::Nothing => shown,
+        };
         (shown, whole.saturating_sub(shown))
     }
 
@@ -274,6 +281,16 @@ impl Catalog {
         };
         let own = endpoint.and_then(|endpoint| endpoint.rules.prefix.as_deref());
         own.unwrap_or(&member.settings.prefix)
+    }
+
+    /// Whether tools or prompts of this member may have this name in a view.
+    pub fn may_name(&self, view: &View, member: &Member, name: &str) -> bool {
+        let family = member.settings.family.as_ref();
+        let of_family = |family: &Family| {
+            let rest = name.strip_prefix(&*family.name);
+            rest.is_some_and(|rest| rest.starts_with('_'))
+        };
+        name.starts_with(self.prefix(view, member)) || family.is_some_and(of_family)
     }
 
     /// Items on one page of a view's lists; zero is all on one.

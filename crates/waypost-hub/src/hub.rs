@@ -15,7 +15,7 @@ use crate::call::View;
 use crate::catalog::Catalog;
 use crate::catalog::build::{Warning, build};
 use crate::catalog::cursor::Cursors;
-use crate::catalog::entry::Kind;
+use crate::catalog::entry::{Entry, Kind};
 use crate::discover;
 use crate::event::ToolPending;
 use crate::keys::Keys;
@@ -241,7 +241,7 @@ impl Hub {
                 kind,
                 name: Arc::clone(&entry.exposed),
                 original: Arc::clone(&entry.original),
-                upstream: Arc::clone(&entry.member.name),
+                upstream: upstreams(entry),
             })
         });
         rows.collect()
@@ -479,6 +479,15 @@ fn tell_pending(before: &Catalog, after: &Catalog) {
             ToolPending { upstream, pending }.emit();
         }
     }
+}
+
+/// Who has what an entry stands for.
+fn upstreams(entry: &Entry) -> Arc<str> {
+    let Some(choice) = &entry.choice else {
+        return Arc::clone(&entry.member.name);
+    };
+    let names = choice.instances.iter().map(|(_, one)| &*one.member.name);
+    names.collect::<Vec<_>>().join(", ").into()
 }
 
 /// Still connecting, and nothing of it is in the catalogue yet.

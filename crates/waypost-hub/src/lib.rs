@@ -13,6 +13,7 @@ pub mod backoff;
 pub mod call;
 mod carry;
 pub mod catalog;
+mod choose;
 mod discover;
 pub mod error;
 pub mod event;

@@ -4,7 +4,7 @@
 //! A call through them becomes the call that it stands for before it is routed, so that tasks,
 //! questions, progress and errors are those of a direct one.
 
-mod answer;
+pub(crate) mod answer;
 
 use std::sync::Arc;
 
@@ -184,7 +184,7 @@ fn search(
     let entries: Vec<&Arc<Entry>> = table.entries().collect();
     let of_upstream = |at: usize| {
         let entry = entries.get(at);
-        upstream.is_none_or(|name| entry.is_some_and(|entry| *entry.member.name == *name))
+        upstream.is_none_or(|name| entry.is_some_and(|entry| entry.is_of(name)))
     };
     let hits = table.index().search_among(query, limit, of_upstream);
     let found = hits.iter().filter_map(|hit| entries.get(hit.document));

@@ -233,6 +233,7 @@ fn with_rules(connected: &Settings, new: &Settings) -> Settings {
         tools: new.tools.clone(),
         prompts: new.prompts.clone(),
         resources: new.resources.clone(),
+        family: new.family.clone(),
         pin: new.pin,
         stateless: new.stateless,
         ..connected.clone()

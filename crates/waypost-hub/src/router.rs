@@ -82,7 +82,7 @@ impl Hub {
 
     pub(crate) async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
-        let entry = self.find(Kind::Tool, &call, &name).await?;
+        let mut entry = self.find(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
         let (said, seen) = (&call.headers, entry.seen_params());
         if !said.absent
@@ -91,8 +91,14 @@ impl Hub {
             let error = ErrorObject::new(code::HEADER_MISMATCH, &mismatch.to_string());
             return Ok(Reply::error(error));
         }
+        if let Some(choice) = entry.choice.clone() {
+            entry = match self.choose(&name, &choice, &mut call).await? {
+                Ok(entry) => entry,
+                Err(reply) => return Ok(reply),
+            };
+        }
         if let Some(own) = &entry.arguments {
-            match own.complete(arguments.as_ref()) {
+            match own.complete(call.params.get("arguments")) {
                 Ok(None) => {}
                 Ok(Some(arguments)) => call.params.set("arguments", arguments),
                 Err(bad) => {
@@ -320,7 +326,7 @@ impl Hub {
             return Ok(entry);
         }
         let catalog = self.catalog();
-        let prefixed = |m: &Arc<Member>| name.starts_with(catalog.prefix(&call.view, m));
+        let prefixed = |m: &Arc<Member>| catalog.may_name(&call.view, m, name);
         let could = |m: &&Arc<Member>| is_unknown(m) && prefixed(m);
         let patience = catalog
             .shown(&call.view)

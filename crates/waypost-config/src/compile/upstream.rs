@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{names, reach, settings, shaping};
+use super::{family, names, reach, settings, shaping};
 use crate::config::{Reach, Upstream, UpstreamEra};
 use crate::path::KeyPath;
 use crate::problem::Report;
@@ -71,6 +71,8 @@ fn one(
     extensions(&raw.assume_extensions, &at.key("assume_extensions"), report);
     let (tools, prompts, resources) = shaping::all(&mut raw, timeout_ceiling, at, report);
     let pin = raw.pin;
+    let family = raw.family.take();
+    let family = family.and_then(|raw| family::one(raw, name, &at.key("family"), report));
     let (tasks, required, disabled) = (raw.tasks, raw.required, raw.disabled);
     let stateless = raw.stateless;
     let (era, isolation, declare) = (raw.era, raw.isolation, raw.declare.clone());
@@ -107,6 +109,7 @@ fn one(
         tools,
         prompts,
         resources,
+        family,
         pin,
         stateless,
         era,
@@ -207,6 +210,7 @@ fn together(all: &[(KeyPath, Upstream)], report: &mut Report<'_>) {
             }
         }
     }
+    family::together(all, report);
     prefixes(all, report);
 }
 

@@ -80,6 +80,8 @@ pub(crate) struct RawServer {
     pub(crate) prompts: RawPrompts,
     /// Which of its resources and resource templates there are, and which URIs may be read; patterns are for the server's own URI. A pattern that is a template's text, as in `db://{table}/rows`, is for that template and what it stands for.
     pub(crate) resources: RawFilter,
+    /// Shows its tools as one with those of other upstreams of its kind: as `<family>_<tool>`, with an argument that says which upstream is meant. See docs/shaping.md.
+    pub(crate) family: Option<RawFamily>,
     /// Remembers the tools' definitions over restarts: those of the first look are trusted, later ones that are new or changed are pointed out. `waypost tools pending` shows them, `waypost tools approve` trusts them.
     pub(crate) pin: Option<Pin>,
     /// Gives clients that open a session at `/mcp/<name>` no session id. As `front.stateless` says when absent.
@@ -94,6 +96,17 @@ pub(crate) struct RawServer {
     pub(crate) idle_timeout: DurationText,
     /// Sessions with the server, or processes of it, at once; beyond it callers get an error.
     pub(crate) max_sessions: usize,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct RawFamily {
+    /// What all of the family have in common, and what stands before the names of their tools with a `_` between: a lower-case letter, then lower-case letters, digits and `-`. No upstream's name.
+    pub(crate) name: Option<String>,
+    /// The argument that says which upstream is meant, the same for the whole family: letters, digits, `_` and `-`.
+    pub(crate) argument: Option<String>,
+    /// What the argument says when this upstream is meant. Its name when absent.
+    pub(crate) value: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
@@ -164,6 +177,7 @@ impl Default for RawServer {
             tools: RawTools::default(),
             prompts: RawPrompts::default(),
             resources: RawFilter::default(),
+            family: None,
             pin: None,
             stateless: None,
             era: UpstreamEra::Auto,

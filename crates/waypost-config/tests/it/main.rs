@@ -8,6 +8,7 @@
 )]
 
 mod endpoints;
+mod families;
 mod robust;
 mod settings;
 mod shaping;

@@ -9,10 +9,11 @@ use waypost_wire::text::{NAME, clip};
 
 use super::endpoint;
 use super::entry::{Definition, Entry, Kind};
+use super::family::{self, Candidate, Group, Merge};
 use super::links::Links;
 use super::read::Reading;
 use super::rules::Rules;
-use super::table::{Shelf, Table};
+use super::table::{Shelf, Shelves, Table};
 use super::{Catalog, Readings};
 use crate::call::View;
 use crate::member::Member;
@@ -118,16 +119,19 @@ pub(super) struct Builder<'a> {
 type Owners = HashMap<String, Option<Arc<str>>>;
 
 /// A definition with the name it would like to have.
+#[derive(Clone)]
 struct Wish<'a> {
     member: &'a Arc<Member>,
     reading: &'a Arc<Reading>,
     definition: &'a Definition,
     name: String,
+    /// Of a tool that stands for those of several upstreams.
+    family: Option<&'a str>,
 }
 
 impl Builder<'_> {
     /// What each upstream shows, in the order of the file.
-    pub(super) fn shelves(&mut self) -> Vec<Arc<Shelf>> {
+    pub(super) fn shelves(&mut self) -> Shelves {
         let whole = self.whole;
         let of = |member: &Arc<Member>| whole.readings.get(&(self.kind, Arc::clone(&member.name)));
         let readings: Vec<_> = whole.members.iter().filter_map(of).collect();
@@ -137,18 +141,96 @@ impl Builder<'_> {
         }
         let wishes = readings.iter().flat_map(|reading| self.wishes(reading));
         let wishes: Vec<Wish<'_>> = wishes.collect();
-        let owners = self.owners(&wishes);
-        let names = self.names(&wishes, &owners);
-        let named = wishes.iter().zip(names);
-        let named: Vec<(&Wish<'_>, String)> = named
-            .filter_map(|(wish, name)| Some((wish, name?)))
-            .collect();
+        let groups = self.groups(&wishes);
+        if groups.is_empty() {
+            let owners = self.owners(&wishes);
+            let names = self.names(&wishes, &owners);
+            let named = wishes.iter().zip(names);
+            let named = named.filter_map(|(wish, name)| Some((wish, name?)));
+            return self.put(&named.collect::<Vec<_>>(), &[]);
+        }
+        self.with_groups(&wishes, groups)
+    }
+
+    /// The same where some of the tools are shown as one.
+    fn with_groups<'w>(&mut self, wishes: &[Wish<'w>], groups: Vec<Group<'w>>) -> Shelves {
+        let joined: HashSet<usize> = groups.iter().flat_map(|g| g.of.iter().copied()).collect();
+        let alone = wishes.iter().enumerate();
+        let alone = alone.filter(|(at, _)| !joined.contains(at));
+        let alone = alone.map(|(at, wish)| (at, wish.clone()));
+        let for_all = groups
+            .iter()
+            .filter_map(|group| self.for_all(group, wishes));
+        let mut contenders: Vec<(usize, Wish<'w>)> = alone.chain(for_all).collect();
+        // Who is first in the file is first here too.
+        contenders.sort_by_key(|(at, _)| *at);
+        let (places, contenders): (Vec<usize>, Vec<Wish<'w>>) = contenders.into_iter().unzip();
+        let owners = self.owners(&contenders);
+        let names = self.names(&contenders, &owners);
+        let mut names: HashMap<usize, Option<String>> = places.into_iter().zip(names).collect();
+        let groups = groups.into_iter().map(|group| {
+            let name = group.of.first().and_then(|at| names.remove(at)).flatten();
+            (group, name)
+        });
+        let groups: Vec<_> = groups.collect();
+        let named = wishes.iter().enumerate().filter_map(|(at, wish)| {
+            // What is shown for all has its own name at the endpoint of its upstream.
+            let name = if joined.contains(&at) {
+                Some(wish.name.clone())
+            } else {
+                names.remove(&at).flatten()
+            };
+            Some((wish, name?))
+        });
+        let named: Vec<(&Wish<'_>, String)> = named.collect();
+        self.put(&named, &groups)
+    }
+
+    /// Tools that are shown as one.
+    fn groups<'w>(&mut self, wishes: &[Wish<'w>]) -> Vec<Group<'w>> {
+        if self.kind != Kind::Tool {
+            return Vec::new();
+        }
+        let candidates = wishes.iter().map(|wish| Candidate {
+            member: wish.member,
+            definition: wish.definition,
+        });
+        family::groups(&candidates.collect::<Vec<_>>(), self.warnings)
+    }
+
+    /// What stands for all of a group, in the place of the first.
+    fn for_all<'w>(&self, group: &Group<'w>, wishes: &[Wish<'w>]) -> Option<(usize, Wish<'w>)> {
+        let at = *group.of.first()?;
+        let (first, family) = (wishes.get(at)?, &*group.family.name);
+        let own = self.rules.and_then(|rules| rules.prefix.clone());
+        let prefix = own.unwrap_or_else(|| format!("{family}_"));
+        let wish = Wish {
+            name: naming::exposed(family, &prefix, group.name, self.naming.max_length),
+            family: Some(family),
+            ..first.clone()
+        };
+        Some((at, wish))
+    }
+
+    /// Puts what has a name onto shelves.
+    fn put(
+        &self,
+        named: &[(&Wish<'_>, String)],
+        groups: &[(Group<'_>, Option<String>)],
+    ) -> Shelves {
         let same =
             |a: &(&Wish<'_>, String), b: &(&Wish<'_>, String)| Arc::ptr_eq(a.0.member, b.0.member);
-        named
-            .chunk_by(same)
-            .filter_map(|own| self.shelf(own))
-            .collect()
+        let shelves = named.chunk_by(same).filter_map(|own| self.shelf(own));
+        let in_family = |shelf: &Arc<Shelf>| {
+            self.kind == Kind::Tool && shelf.member().settings.family.is_some()
+        };
+        let (own, others): (Vec<_>, Vec<_>) = shelves.partition(in_family);
+        let merge = Merge {
+            own,
+            known: vec![self.before],
+        };
+        let listed = merge.named(groups);
+        family::together(others, (listed, merge.own), &self.whole.members)
     }
 
     /// What each wish is shown as, if at all. What takes the place of a name that another has must
@@ -180,9 +262,16 @@ impl Builder<'_> {
     /// The name that was given to a definition in place of another and is live: it stays too,
     /// unless an upstream wants it that is not done with its first look.
     fn kept(&self, wish: &Wish<'_>, wishes: &[Wish<'_>]) -> Option<String> {
-        let live = self
-            .before
-            .of_member(wish.member, &wish.definition.original)?;
+        let live = match wish.family {
+            None => self
+                .before
+                .of_member(wish.member, &wish.definition.original)?,
+            Some(family) => self.before.entries().find(|entry| {
+                let choice = entry.choice.as_ref();
+                choice.is_some_and(|choice| *choice.family == *family)
+                    && entry.plain_name() == wish.definition.plain_name()
+            })?,
+        };
         let starting = |other: &Wish<'_>| {
             let member = &other.member;
             *other.name == *live.exposed && member.status.state() == State::Starting
@@ -194,7 +283,8 @@ impl Builder<'_> {
 
     /// What a definition whose name another has is shown as, in this order.
     fn fallbacks(&self, wish: &Wish<'_>) -> Vec<String> {
-        let (upstream, original) = (&wish.member.name, wish.definition.plain_name());
+        let upstream = wish.family.unwrap_or(&wish.member.name);
+        let original = wish.definition.plain_name();
         if self.is_uri() {
             return vec![naming::qualified_uri(upstream, original)];
         }
@@ -224,7 +314,7 @@ impl Builder<'_> {
                 && shelf.entries().len() == named.len()
                 && shelf.entries().iter().zip(named).all(same)
         };
-        let known = self.before.shelf(&member.name).filter(is_as_before);
+        let known = self.before.whole_shelf(&member.name).filter(is_as_before);
         if let Some(shelf) = known {
             return Some(Arc::clone(shelf));
         }
@@ -271,6 +361,7 @@ impl Builder<'_> {
             reading,
             definition,
             name: self.wished_name(member, definition),
+            family: None,
         });
         wishes.collect()
     }

@@ -8,6 +8,7 @@ use waypost_wire::text::{NAME, clip};
 use super::Catalog;
 use super::build::{Builder, Claims};
 use super::entry::Kind;
+use super::family::{self, Merge};
 use super::globs::Hits;
 use super::patterns::meant;
 use super::rules::Rules;
@@ -106,8 +107,8 @@ pub(super) fn build(
         let known = known.map(|known| known.narrowed.as_slice());
         let own_names = rules.prefix.is_some() && is_prefixed(kind);
         let whole = catalog.table(kind);
-        let shelves = whole.shelves().iter();
-        let shelves = shelves.filter(|shelf| rules.shows(&shelf.member().name));
+        let shown = catalog.members.iter().filter(|m| rules.shows(&m.name));
+        let shelves = shown.filter_map(|member| whole.whole_shelf(&member.name));
         let narrowed: Vec<Narrowed> = shelves
             .map(|whole| {
                 let known = known.unwrap_or_default().iter();
@@ -134,7 +135,14 @@ pub(super) fn build(
             table
         } else {
             let shelves = narrowed.iter().map(|one| Arc::clone(&one.shown));
-            Table::of_known(shelves.collect(), [whole, live])
+            let in_family =
+                |shelf: &Arc<Shelf>| kind == Kind::Tool && shelf.member().settings.family.is_some();
+            let (own, others): (Vec<_>, Vec<_>) = shelves.partition(in_family);
+            let known = vec![&**whole, &**live];
+            let merge = Merge { own, known };
+            let listed = merge.left_of(whole);
+            let shelves = family::together(others, (listed, merge.own), &catalog.members);
+            Table::of_known(shelves, [whole, live])
         };
         endpoint.kinds.push(OfKind {
             kind,

@@ -11,6 +11,7 @@ use waypost_wire::param::{self, BadAnnotation, ParamHeader};
 use waypost_wire::raw::Raw;
 
 use super::arguments::Arguments;
+use super::family::Choice;
 use super::shaping::One;
 use super::sound::{Shape, sound};
 use crate::member::Member;
@@ -142,6 +143,9 @@ pub struct Entry {
     /// URIs of resources that it is shown with, as its server and as clients know them, where that
     /// is not the same; both JSON text.
     pub ui: Vec<(Raw, Raw)>,
+    /// The tools that it stands for, of which a call says the one that is meant; `member` is the
+    /// first that has one. `None` is a tool like any.
+    pub choice: Option<Arc<Choice>>,
 }
 
 /// A definition that is not shown, and why.
@@ -276,7 +280,14 @@ impl Definition {
             renamed: self.renamed.clone(),
             arguments: self.arguments.clone(),
             ui: Vec::new(),
+            choice: None,
         }
+    }
+
+    /// What a tool takes, as clients see it; `None` where it says nothing.
+    pub(super) fn schema(&self) -> Option<Raw> {
+        let object = self.raw.as_object().ok()?;
+        object.get("inputSchema").cloned()
     }
 }
 
@@ -298,6 +309,15 @@ impl Entry {
     pub(crate) fn seen_params(&self) -> &[ParamHeader] {
         let own = self.arguments.as_ref();
         own.map_or(&self.params, |own| &own.params)
+    }
+
+    /// Whether a call of it may be for this upstream.
+    pub(crate) fn is_of(&self, upstream: &str) -> bool {
+        let choice = self.choice.as_ref();
+        choice.map_or_else(
+            || *self.member.name == *upstream,
+            |choice| choice.is_of(upstream),
+        )
     }
 
     /// What it is called where it comes from, or by the file.

@@ -33,9 +33,27 @@ pub struct Table {
     shelves: Vec<Arc<Shelf>>,
     by_name: HashMap<Arc<str>, Arc<Entry>>,
     by_upstream: HashMap<Arc<str>, usize>,
+    /// By upstream, of those that are in a family.
+    own: HashMap<Arc<str>, Own>,
     rendered: Raw,
     /// Made when it is first searched.
     index: OnceLock<Index>,
+}
+
+/// All that an upstream in a family has, which is not all listed by itself.
+#[derive(Debug)]
+struct Own {
+    shelf: Arc<Shelf>,
+    by_name: HashMap<Arc<str>, Arc<Entry>>,
+}
+
+/// What a table is made of.
+#[derive(Debug, Default)]
+pub(super) struct Shelves {
+    /// What is listed, in the order of the file.
+    pub(super) listed: Vec<Arc<Shelf>>,
+    /// All that upstreams in families have, in the order of the file.
+    pub(super) own: Vec<Arc<Shelf>>,
 }
 
 /// What a view lists of a kind.
@@ -106,11 +124,14 @@ impl Table {
             let member = &own.first()?.member;
             Some(Arc::new(Shelf::new(member, own.to_vec())))
         });
-        Self::of(shelves.collect())
+        Self::of(Shelves {
+            listed: shelves.collect(),
+            own: Vec::new(),
+        })
     }
 
-    /// A table of shelves in the order of the file.
-    pub(super) fn of(mut shelves: Vec<Arc<Shelf>>) -> Self {
+    pub(super) fn of(shelves: Shelves) -> Self {
+        let (mut shelves, own) = (shelves.listed, shelves.own);
         shelves.retain(|shelf| !shelf.entries.is_empty());
         let entries = shelves.iter().flat_map(|shelf| &shelf.entries);
         let by_name = entries.map(|entry| (Arc::clone(&entry.exposed), Arc::clone(entry)));
@@ -123,6 +144,7 @@ impl Table {
         Self {
             by_name: by_name.collect(),
             by_upstream: by_upstream.collect(),
+            own: own.into_iter().map(Own::of).collect(),
             rendered,
             shelves,
             index: OnceLock::new(),
@@ -131,13 +153,20 @@ impl Table {
 
     /// The first of `known` that is made of the same shelves, or a new one.
     pub(super) fn of_known<'a>(
-        mut shelves: Vec<Arc<Shelf>>,
+        mut shelves: Shelves,
         known: impl IntoIterator<Item = &'a Arc<Self>>,
     ) -> Arc<Self> {
-        shelves.retain(|shelf| !shelf.entries.is_empty());
+        shelves.listed.retain(|shelf| !shelf.entries.is_empty());
         let same = |table: &&Arc<Self>| {
-            let both = table.shelves.iter().zip(&shelves);
-            table.shelves.len() == shelves.len() && both.into_iter().all(|(a, b)| Arc::ptr_eq(a, b))
+            let both = table.shelves.iter().zip(&shelves.listed);
+            let is_own = |shelf: &Arc<Shelf>| {
+                let own = table.own.get(&shelf.member.name);
+                own.is_some_and(|own| Arc::ptr_eq(&own.shelf, shelf))
+            };
+            table.shelves.len() == shelves.listed.len()
+                && both.into_iter().all(|(a, b)| Arc::ptr_eq(a, b))
+                && table.own.len() == shelves.own.len()
+                && shelves.own.iter().all(is_own)
         };
         match known.into_iter().find(same) {
             Some(table) => Arc::clone(table),
@@ -150,13 +179,30 @@ impl Table {
         self.by_name.get(name)
     }
 
-    /// What an upstream itself calls `original`.
+    /// What has this name or URI at the endpoint of one upstream.
+    pub fn get_at(&self, upstream: &str, name: &str) -> Option<&Arc<Entry>> {
+        match self.own.get(upstream) {
+            Some(own) => own.by_name.get(name),
+            None => {
+                let found = self.get(name);
+                found.filter(|entry| *entry.member.name == *upstream)
+            }
+        }
+    }
+
+    /// What an upstream itself calls `original`, be it shown by itself or not.
     pub fn of_member(&self, member: &Member, original: &str) -> Option<&Arc<Entry>> {
-        let shelf = self.shelf(&member.name)?;
+        let shelf = self.whole_shelf(&member.name)?;
         shelf.entries.get(*shelf.by_original.get(original)?)
     }
 
-    /// Everything, in listing order.
+    /// Everything that upstreams have, in no order, and some of it twice.
+    pub(crate) fn everything(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        let own = self.own.values().flat_map(|own| &own.shelf.entries);
+        self.entries().chain(own)
+    }
+
+    /// Everything that is listed, in listing order.
     pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.shelves.iter().flat_map(|shelf| &shelf.entries)
     }
@@ -166,7 +212,7 @@ impl Table {
     pub fn index(&self) -> &Index {
         self.index.get_or_init(|| {
             let text = |entry: &Arc<Entry>| {
-                Document::of(&entry.member.name, entry.plain_name(), &entry.definition)
+                Document::of(&source(entry), entry.plain_name(), &entry.definition)
             };
             let documents: Vec<Document> = self.entries().map(text).collect();
             Index::new(&documents)
@@ -178,13 +224,17 @@ impl Table {
         self.index.get().is_some()
     }
 
-    /// What an upstream contributes; `None` is nothing.
-    pub fn shelf(&self, upstream: &str) -> Option<&Arc<Shelf>> {
-        self.shelves.get(*self.by_upstream.get(upstream)?)
+    /// All that an upstream has, be it listed by itself or not; `None` is nothing.
+    pub fn whole_shelf(&self, upstream: &str) -> Option<&Arc<Shelf>> {
+        match self.own.get(upstream) {
+            Some(own) => Some(&own.shelf),
+            None => self.shelf(upstream),
+        }
     }
 
-    pub(super) fn shelves(&self) -> &[Arc<Shelf>] {
-        &self.shelves
+    /// What an upstream contributes to the list; `None` is nothing.
+    pub fn shelf(&self, upstream: &str) -> Option<&Arc<Shelf>> {
+        self.shelves.get(*self.by_upstream.get(upstream)?)
     }
 
     /// All of it.
@@ -197,7 +247,7 @@ impl Table {
 
     /// What comes of one upstream.
     pub fn listed_of(&self, upstream: &str) -> Listed<'_> {
-        self.shelf(upstream)
+        self.whole_shelf(upstream)
             .map_or_else(Listed::nothing, |shelf| Listed {
                 shelves: std::slice::from_ref(shelf),
                 rendered: shelf.rendered.clone(),
@@ -207,7 +257,30 @@ impl Table {
 
 impl Default for Table {
     fn default() -> Self {
-        Self::of(Vec::new())
+        Self::of(Shelves::default())
+    }
+}
+
+/// Where it comes from, in words to search for.
+fn source(entry: &Entry) -> String {
+    match &entry.choice {
+        None => entry.member.name.to_string(),
+        Some(choice) => {
+            let values = choice.instances.iter().map(|(value, _)| &**value);
+            let words: Vec<&str> = std::iter::once(&*choice.family).chain(values).collect();
+            words.join(" ")
+        }
+    }
+}
+
+// === impl Own ===
+
+impl Own {
+    fn of(shelf: Arc<Shelf>) -> (Arc<str>, Self) {
+        let entries = shelf.entries.iter();
+        let by_name = entries.map(|entry| (Arc::clone(&entry.exposed), Arc::clone(entry)));
+        let by_name = by_name.collect();
+        (Arc::clone(&shelf.member.name), Self { shelf, by_name })
     }
 }
 

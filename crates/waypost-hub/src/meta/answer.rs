@@ -57,7 +57,7 @@ fn structured(object: Raw) -> Reply {
 }
 
 /// What the model did wrong, where it can see it and try again.
-pub(super) fn refusal(why: &str) -> Reply {
+pub(crate) fn refusal(why: &str) -> Reply {
     own([
         ("content", Raw::array([&text(why)])),
         ("isError", Raw::bool(true)),

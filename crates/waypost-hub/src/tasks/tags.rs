@@ -71,7 +71,7 @@ impl ToolTags {
         let count = catalog.tools.listed().len();
         let mut tags: HashMap<Arc<str>, Vec<Tag>> = HashMap::with_capacity(count);
         let mut names: HashMap<Tag, Vec<Arc<str>>> = HashMap::with_capacity(count);
-        for entry in catalog.tools.entries() {
+        for entry in catalog.tools.everything() {
             let name = &entry.original;
             if tags.contains_key(name) {
                 continue;
@@ -140,6 +140,7 @@ mod tests {
                 renamed: None,
                 arguments: None,
                 ui: Vec::new(),
+                choice: None,
             })
         });
         Arc::new(Catalog::default().with_tools(&entries.collect::<Vec<_>>()))

@@ -10,6 +10,7 @@
 
 mod collisions;
 mod fake;
+mod families;
 mod forwarding;
 mod links;
 mod listening;

@@ -38,7 +38,7 @@ pub(super) fn report(hub: &Hub, text: &mut String) {
                     .map(|name| (name.to_string(), "hidden".to_owned()))
                     .collect(),
             );
-            let shelf = catalog.table(of).shelf(&member.name);
+            let shelf = catalog.table(of).whole_shelf(&member.name);
             let entries = shelf
                 .map(|shelf| shelf.entries())
                 .unwrap_or_default()

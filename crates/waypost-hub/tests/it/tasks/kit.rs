@@ -260,6 +260,7 @@ impl Setup {
                 renamed: None,
                 arguments: None,
                 ui: Vec::new(),
+                choice: None,
                 params: [].into(),
             })
         };
