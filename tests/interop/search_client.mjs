@@ -1,9 +1,10 @@
-// Calls tools through search mode with the official client: `search_client.mjs URL CALLS`, CALLS being
-// JSON of `[{ name, arguments }]`. Each is described first, and reported as a step of its name.
+// Calls tools through search mode with the official client: `search_client.mjs URL CALLS [direct]`, CALLS
+// being JSON of `[{ name, arguments }]`. Each is described first, and reported as a step of its name; with
+// `direct` it is called itself, and its description is what the list says.
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { VERSION, say, textOf } from "./peer.mjs";
 
-const [url, calls] = process.argv.slice(2);
+const [url, calls, mode] = process.argv.slice(2);
 const client = new Client(
   { name: "typescript-search", version: "1" },
   {
@@ -22,17 +23,24 @@ client.setRequestHandler("sampling/createMessage", async () => ({
 }));
 client.setRequestHandler("roots/list", async () => ({ roots: [{ uri: "file:///roots" }] }));
 await client.connect(new StreamableHTTPClientTransport(new URL(url)));
-say("tools", { names: (await client.listTools()).tools.map((tool) => tool.name) });
+const { tools } = await client.listTools();
+say("tools", { names: tools.map((tool) => tool.name) });
+
+const describe = async (name) =>
+  mode === "direct"
+    ? tools.find((tool) => tool.name === name)
+    : (await client.callTool({ name: "describe_tool", arguments: { name } })).structuredContent;
 
 for (const { name, arguments: args } of JSON.parse(calls)) {
-  const described = await client.callTool({ name: "describe_tool", arguments: { name } });
+  const described = await describe(name);
+  const call = { name, arguments: args };
   const steps = [];
   const result = await client.callTool(
-    { name: "call_tool", arguments: { name, arguments: args } },
+    mode === "direct" ? call : { name: "call_tool", arguments: call },
     { onprogress: ({ progress }) => steps.push(progress) },
   );
   say(name, {
-    described: described.structuredContent?.name,
+    described: described?.name,
     text: textOf(result),
     kinds: result.content.map(({ type }) => type),
     structured: result.structuredContent ?? null,

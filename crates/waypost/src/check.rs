@@ -1,6 +1,7 @@
 //! `waypost check`: is the configuration right, and what would clients see?
 
 mod endpoints;
+mod families;
 mod missing;
 mod shaping;
 
@@ -147,6 +148,7 @@ fn report(hub: &Hub) -> String {
         text.push_str("\n\n");
         text.push_str(&table(headings, &rows));
     }
+    families::report(hub, &mut text);
     shaping::report(hub, &mut text);
     for warning in &hub.catalog().warnings {
         let line = format!("warning: upstream `{}`: {}", warning.upstream, warning.text);

@@ -45,6 +45,9 @@ async fn the_check_of_twenty_servers_prints_what_its_page_shows() {
     // A name, its length, and where it comes from; of two that want one the first in the file has it.
     row(&["tool", "fs_write_file", "13", "files", "write_file"]);
     row(&["tool", "desktop_write_file", "18", "desktop", "write_file"]);
+    // Two of a kind are one; one of them hides some.
+    row(&["k8s", "cluster", "staging", "staging", "23"]);
+    row(&["k8s", "cluster", "production", "production", "19"]);
     // What filters hide, and what is called otherwise.
     row(&["git", "tool", "git_commit", "hidden"]);
     row(&[

@@ -1,5 +1,7 @@
 //! Upstreams of one kind: their tools are one set, and an argument says which of them is meant.
 
+mod changes;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -162,7 +164,7 @@ async fn the_argument_leads_to_the_upstream_and_no_further() {
     call.params = waypost_wire::object::Object::parse(&text.into()).unwrap();
     let refused = error(hub.call(call.clone()).await).await;
     assert_eq!(refused["code"], -32020, "{refused}");
-    call.headers.params = vec![("mcp-param-zone".to_owned(), "1.0".to_owned())];
+    call.headers.params = vec![("mcp-param-zone".to_owned(), "1".to_owned())];
     result(hub.call(call).await).await;
     assert!(calls(&fakes[0], "tools/call").is_empty());
     let got = calls(&fakes[1], "tools/call").remove(0);
@@ -175,7 +177,7 @@ async fn the_argument_leads_to_the_upstream_and_no_further() {
     // What the tool wants in headers is made from what the server gets.
     assert_eq!(
         got.headers.params,
-        [("mcp-param-zone".to_owned(), "1.0".to_owned())]
+        [("mcp-param-zone".to_owned(), "1".to_owned())]
     );
 }
 

@@ -98,7 +98,11 @@ fn own_names(catalog: &Catalog, endpoint: &Endpoint) -> Vec<[String; 6]> {
     let mut rows = Vec::new();
     for of in Kind::ALL {
         let differs = |entry: &&Entry| {
-            let whole = catalog.table(of).of_member(&entry.member, &entry.original);
+            let table = catalog.table(of);
+            let whole = match entry.choice {
+                Some(_) => table.get(&entry.exposed),
+                None => table.of_member(&entry.member, &entry.original),
+            };
             whole.is_none_or(|whole| whole.exposed != entry.exposed)
         };
         let entries = catalog.list(of, &view).entries().map(AsRef::as_ref);

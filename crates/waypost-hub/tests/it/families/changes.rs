@@ -1,0 +1,94 @@
+//! Upstreams of a family come, go and are away.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use waypost_hub::call::View;
+use waypost_hub::status::State;
+
+use super::{TWO, calls, plain, refused, server, tools, use_of, values};
+use crate::fake::{hub, result};
+use crate::listening::{listen, next, nothing};
+use crate::reloading::reload;
+use crate::supervising::{state, until};
+use serde_json::json;
+
+/// The file with the first of the two only.
+fn alone() -> &'static str {
+    let end = TWO.find("  test:").unwrap();
+    &TWO[..end]
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_comes_or_goes_by_a_reload_does_so_in_the_argument() {
+    let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("job")]));
+    let hub = hub(alone(), &[&prod]).await;
+    until("up", || state(&hub, "prod") == State::Up).await;
+    assert_eq!(
+        values(&tools(&hub, View::All).await, "k8s_job"),
+        ["prod"],
+        "one is a family too"
+    );
+    let mut changes = listen(&hub, &json!({ "toolsListChanged": true })).await;
+    next(&mut changes).await;
+    reload(&hub, TWO, &[("test", &test)]);
+    assert_eq!(
+        next(&mut changes).await.0,
+        "notifications/tools/list_changed"
+    );
+    let both = tools(&hub, View::All).await;
+    assert_eq!(values(&both, "k8s_job"), ["prod", "EU 1"]);
+    result(
+        hub.call(use_of("k8s_job", json!({ "cluster": "EU 1" })))
+            .await,
+    )
+    .await;
+    reload(&hub, alone(), &[]);
+    assert_eq!(
+        next(&mut changes).await.0,
+        "notifications/tools/list_changed"
+    );
+    let said = refused(&hub, use_of("k8s_job", json!({ "cluster": "EU 1" }))).await;
+    assert_eq!(said, "`cluster` is none of `prod`: `EU 1`");
+    // Out of the family, it is an upstream like any; its connection stays.
+    let plain = alone().replace(", family: { name: k8s, argument: cluster }", "");
+    reload(&hub, &plain, &[]);
+    next(&mut changes).await;
+    result(hub.call(use_of("prod_job", json!({}))).await).await;
+    assert_eq!(calls(&prod, "tools/call").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_that_is_away_can_still_be_named() {
+    let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("job")]));
+    let hub = hub(TWO, &[&prod, &test]).await;
+    until("up", || state(&hub, "test") == State::Up).await;
+    let before = tools(&hub, View::All).await;
+    let mut changes = listen(&hub, &json!({ "toolsListChanged": true })).await;
+    next(&mut changes).await;
+    test.down.store(true, Ordering::SeqCst);
+    let there = || hub.call(use_of("k8s_job", json!({ "cluster": "EU 1" })));
+    let error = there().await.unwrap_err();
+    assert!(error.to_string().contains("upstream `test`"), "{error}");
+    until("down", || state(&hub, "test") == State::Down).await;
+    assert_eq!(tools(&hub, View::All).await, before);
+    nothing(&mut changes).await;
+    test.down.store(false, Ordering::SeqCst);
+    until("up", || state(&hub, "test") == State::Up).await;
+    result(there().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_an_upstream_that_is_starting() {
+    let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("job")]));
+    *test.lists_take.lock().unwrap() = Duration::from_secs(3);
+    let hub = hub(TWO, &[&prod, &test]).await;
+    until("up", || state(&hub, "prod") == State::Up).await;
+    assert_eq!(state(&hub, "test"), State::Starting);
+    let call = tokio::spawn(hub.call(use_of("k8s_job", json!({ "cluster": "EU 1" }))));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!call.is_finished());
+    result(call.await.unwrap()).await;
+    assert_eq!(calls(&test, "tools/call").len(), 1);
+    assert!(calls(&prod, "tools/call").is_empty());
+}
