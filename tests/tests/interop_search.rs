@@ -134,9 +134,9 @@ fn everything() -> Vec<Use> {
 
 /// Every tool of the server of a memory, which is as empty at the end as it was.
 fn memory() -> Vec<Use> {
-    let named = json!([{ "name": "Ada", "entityType": "person", "observations": ["counts"] }]);
+    let named = json!({ "name": "Ada", "entityType": "person", "observations": ["counts"] });
     let other = json!({ "name": "Bob", "entityType": "person", "observations": [] });
-    let both = json!([named[0], other]);
+    let both = json!([named, other]);
     let knows = json!([{ "from": "Ada", "to": "Bob", "relationType": "knows" }]);
     let seen = json!([{ "entityName": "Ada", "contents": ["writes"] }]);
     let unseen = json!([{ "entityName": "Ada", "observations": ["writes"] }]);

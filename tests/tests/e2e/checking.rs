@@ -21,8 +21,8 @@ async fn checked() -> String {
         let stand_in = root().join("tests/tests/e2e/recorded.py");
         symlink(stand_in, starters.path().join(name)).unwrap();
     }
-    let path = std::env::var("PATH").unwrap();
-    let path = format!("{}:{path}", starters.path().display());
+    let path = std::env::var_os("PATH").unwrap();
+    let path = format!("{}:{}", starters.path().display(), path.display());
     let config = root().join(CONFIG);
     let arguments = ["check", "--config", config.to_str().unwrap()];
     let output = run(&arguments, &[("PATH", &path)]).await;
