@@ -188,7 +188,8 @@ impl Builder<'_> {
 
     /// Tools that are shown as one.
     fn groups<'w>(&mut self, wishes: &[Wish<'w>]) -> Vec<Group<'w>> {
-        if self.kind != Kind::Tool {
+        let in_family = |wish: &Wish<'_>| wish.member.settings.family.is_some();
+        if self.kind != Kind::Tool || !wishes.iter().any(in_family) {
             return Vec::new();
         }
         let candidates = wishes.iter().map(|wish| Candidate {

@@ -390,6 +390,9 @@ impl Merge<'_> {
 
     /// What is left of what `whole` lists, where upstreams have no more than this.
     pub(super) fn left_of(&self, whole: &Table) -> Vec<Arc<Shelf>> {
+        if self.own.is_empty() {
+            return Vec::new();
+        }
         let own = self.own.iter().flat_map(|shelf| shelf.entries());
         let own: HashSet<*const Entry> = own.map(Arc::as_ptr).collect();
         let merged = whole.entries().filter_map(|entry| {

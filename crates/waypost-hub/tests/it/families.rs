@@ -46,6 +46,11 @@ fn server(name: &str, tools: &[Value]) -> Arc<Fake> {
             Some("job") if call.meta.capabilities.has_tasks() => {
                 reply(&json!({ "resultType": "task", "taskId": "t1", "status": "working" }))
             }
+            Some("ask") if call.params.get("requestState").is_none() => reply(&json!({
+                "resultType": "input_required",
+                "inputRequests": { "q": { "method": "elicitation/create", "params": {} } },
+                "requestState": "mine",
+            })),
             _ => echo(call),
         })
     })
@@ -256,6 +261,29 @@ async fn a_task_is_followed_at_the_upstream_that_was_meant() {
         "t1"
     );
     assert!(calls(&fakes[0], "tasks/get").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_comes_back_to_the_upstream_that_asked() {
+    let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("ask")]));
+    let hub = hub(TWO, &[&prod, &test]).await;
+    let asking = json!({ "elicitation": {} });
+    let params = json!({ "name": "k8s_ask", "arguments": { "a": 1, "cluster": "EU 1" } });
+    let asked = hub.call(declaring(call("tools/call", &params), &asking));
+    let asked = result(asked.await).await;
+    assert_eq!(asked["resultType"], "input_required", "{asked}");
+    let mut again = params;
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({ "q": { "action": "accept", "content": {} } });
+    let again = declaring(call("tools/call", &again), &asking);
+    result(hub.call(again).await).await;
+    let got = calls(&test, "tools/call").remove(1);
+    let got = value(&got.params);
+    assert_eq!(
+        (&got["requestState"], &got["arguments"]),
+        (&json!("mine"), &json!({ "a": 1 }))
+    );
+    assert!(calls(&prod, "tools/call").is_empty());
 }
 
 #[tokio::test(start_paused = true)]
