@@ -14,6 +14,7 @@ use waypost_wire::task::Status;
 
 use crate::asks;
 use crate::call::{Call, View};
+use crate::catalog::links::Qualifier;
 use crate::error::CallError;
 use crate::event::request_id_field;
 use crate::hub::Hub;
@@ -147,9 +148,10 @@ fn lead_back(result: &mut Object, member: &Member, caller: &Caller, hub: &Hub) {
     if !misleads && asked.is_none() {
         return;
     }
+    let mut qualifier = Qualifier::new(&catalog, &caller.view, &member.name);
     links::replace(result, answer, &mut |uri| match asked {
         Some(asked) if asked.original == uri => Some(asked.exposed.clone()),
-        _ if misleads => catalog.qualified(&caller.view, &member.name, uri),
+        _ if misleads => qualifier.of(uri),
         _ => None,
     });
 }
@@ -163,9 +165,8 @@ pub(crate) fn lead_task_back(params: &mut Object, view: &View, hub: &Hub) {
         return;
     };
     if catalog.may_mislead(view, &member.name) {
-        links::replace(params, Answer::Task, &mut |uri| {
-            catalog.qualified(view, &member.name, uri)
-        });
+        let mut qualifier = Qualifier::new(&catalog, view, &member.name);
+        links::replace(params, Answer::Task, &mut |uri| qualifier.of(uri));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use globset::{Glob, GlobMatcher};
@@ -75,6 +75,9 @@ pub struct Member {
     timeouts: Vec<(GlobMatcher, Duration)>,
     /// It came after the start.
     late: AtomicBool,
+    /// When one of this name came, if after the start; and whether it is the first that has it.
+    since: OnceLock<Instant>,
+    first: AtomicBool,
     /// Held by all members that have this connection.
     lease: Arc<Lease>,
     leaving: CancellationToken,
@@ -113,6 +116,9 @@ impl Member {
             own.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         member.late.store(before.is_late(), Ordering::Relaxed);
+        let is_first = before.first.load(Ordering::Relaxed);
+        member.first.store(is_first, Ordering::Relaxed);
+        member.came_as(before);
         member.follows(before);
         member
     }
@@ -144,6 +150,8 @@ impl Member {
                 .filter_map(|(p, t)| Some((matcher(p)?, *t)))
                 .collect(),
             late: AtomicBool::new(false),
+            since: OnceLock::new(),
+            first: AtomicBool::new(true),
             lease,
             leaving: CancellationToken::new(),
             left: OnceLock::new(),
@@ -219,8 +227,37 @@ impl Member {
     }
 
     /// It came after the start: readiness does not wait for it.
-    pub(crate) fn set_late(&self) {
+    fn set_late(&self) {
         self.late.store(true, Ordering::Relaxed);
+    }
+
+    /// It came at this moment, under a name that nobody had.
+    pub(crate) fn came(&self, at: Instant) {
+        self.set_late();
+        self.since.get_or_init(|| at);
+    }
+
+    /// It is to take the place of one that came earlier.
+    pub(crate) fn succeeds(&self, before: &Self) {
+        self.set_late();
+        self.first.store(false, Ordering::Relaxed);
+        self.came_as(before);
+    }
+
+    fn came_as(&self, before: &Self) {
+        if let Some(at) = before.since() {
+            self.since.get_or_init(|| at);
+        }
+    }
+
+    /// When one of its name came, if after the start.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since.get().copied()
+    }
+
+    /// Whether it is connecting for the first time, and so was nobody of its name before it.
+    pub(crate) fn is_first_look(&self) -> bool {
+        self.first.load(Ordering::Relaxed) && self.status.state() == State::Starting
     }
 
     /// Whether it came after the start.

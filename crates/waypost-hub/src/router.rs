@@ -11,7 +11,7 @@ use waypost_wire::param;
 use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, clip};
 
-use crate::call::{Call, CallHeaders};
+use crate::call::{Call, CallHeaders, View};
 use crate::catalog::entry::{Entry, Kind};
 use crate::catalog::{Missing, list};
 use crate::error::{CallError, Kind as ErrorKind};
@@ -122,7 +122,7 @@ impl Hub {
         mut call: Box<Call>,
     ) -> Result<Box<Call>, CallError> {
         let catalog = self.catalog();
-        let entry = catalog.tools.of_member(member, original);
+        let entry = catalog.of_member(Kind::Tool, &call.view, member, original);
         let declared = entry.map(|e| &*e.params).unwrap_or_default();
         let headers = param::headers(declared, call.params.get("arguments"))
             .map_err(|e| CallError::unknown(format!("`arguments`: {e}")))?;
@@ -147,7 +147,7 @@ impl Hub {
     pub(crate) async fn resource(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let uri = required(&call.params, "uri")?;
         self.first_look(&call.view).await;
-        let (member, original) = match self.catalog().resource_owner(&call.view, &uri) {
+        let (member, original) = match self.owner(&call.view, &uri).await? {
             Ok(found) => found,
             Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
         };
@@ -188,7 +188,7 @@ impl Hub {
                 let template = catalog.find(Kind::Template, &call.view, &uri);
                 let owner = match template {
                     Some(entry) => Ok((Arc::clone(&entry.member), entry.original.to_string())),
-                    None => catalog.resource_owner(&call.view, &uri),
+                    None => self.owner(&call.view, &uri).await?,
                 };
                 let (member, original) = match owner {
                     Ok(found) => found,
@@ -307,6 +307,52 @@ impl Hub {
         finish::from(reply, member, caller, self)
     }
 
+    /// Whose a resource is, and what it is called there. One that may belong to an upstream which
+    /// is still starting waits for it as long as a call to it may take.
+    async fn owner(
+        &self,
+        view: &View,
+        uri: &str,
+    ) -> Result<Result<(Arc<Member>, String), Missing>, CallError> {
+        let look = || self.catalog().resource_owner(view, uri);
+        if let Some(patience) = self.awaited(view, uri) {
+            let until = tokio::time::Instant::now() + patience;
+            let is_over = || self.awaited(view, uri).is_none();
+            Box::pin(self.wait_until(until, is_over)).await;
+        }
+        let found = look();
+        let Err(Missing::Unheard {
+            unheard,
+            candidates,
+        }) = &found
+        else {
+            return Ok(found);
+        };
+        let catalog = self.catalog();
+        let members = || unheard.iter().filter_map(|name| catalog.member(name));
+        if let Some(member) = members().find(|m| is_unknown(m)) {
+            return Err(still_starting(member));
+        }
+        match (candidates.as_slice(), members().next()) {
+            ([_], Some(member)) => Err(never_heard(member)),
+            // Each can be asked for by its name.
+            _ => Ok(Err(Missing::Ambiguous(candidates.clone()))),
+        }
+    }
+
+    /// How long to wait for those that are still starting and may have this resource; `None` is
+    /// not at all.
+    fn awaited(&self, view: &View, uri: &str) -> Option<Duration> {
+        let catalog = self.catalog();
+        let Err(Missing::Unheard { unheard, .. }) = catalog.resource_owner(view, uri) else {
+            return None;
+        };
+        let members = unheard.iter().filter_map(|name| catalog.member(name));
+        // In between it is known and not in the catalogue yet.
+        let is_starting = |m: &&Arc<Member>| is_unknown(m) || m.learned().is_some();
+        members.filter(is_starting).map(|m| m.timeout(None)).max()
+    }
+
     /// What the view shows under `name`. A name that may belong to an upstream which is still
     /// starting waits for it as long as a call to it may take.
     pub(crate) async fn find(
@@ -336,17 +382,11 @@ impl Hub {
             return Ok(entry);
         }
         if let Some(member) = catalog.shown(&call.view).find(could) {
-            return Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
-                .detail("still starting")
-                .retryable());
+            return Err(still_starting(member));
         }
         let never = |m: &&Arc<Member>| m.learned().is_none() && prefixed(m);
         if let Some(member) = catalog.shown(&call.view).find(never) {
-            let error = CallError::upstream(ErrorKind::Unavailable, &member.name).retryable();
-            return Err(match member.status.report().last_error {
-                Some(last) => error.detail(format!("nothing is known of it yet: {last}")),
-                None => error.detail("nothing is known of it yet"),
-            });
+            return Err(never_heard(member));
         }
         let unread = |m: &&Arc<Member>| m.is_unread(kind) && prefixed(m);
         match catalog.shown(&call.view).find(unread) {
@@ -359,6 +399,20 @@ impl Hub {
                 clip(name, NAME)
             ))),
         }
+    }
+}
+
+fn still_starting(member: &Member) -> CallError {
+    CallError::upstream(ErrorKind::Unavailable, &member.name)
+        .detail("still starting")
+        .retryable()
+}
+
+fn never_heard(member: &Member) -> CallError {
+    let error = CallError::upstream(ErrorKind::Unavailable, &member.name).retryable();
+    match member.status.report().last_error {
+        Some(last) => error.detail(format!("nothing is known of it yet: {last}")),
+        None => error.detail("nothing is known of it yet"),
     }
 }
 
@@ -391,7 +445,10 @@ fn no_resource(uri: &str, missing: &Missing) -> ErrorObject {
             format!("no upstream has the resource `{said}`"),
             serde_json::json!({ "uri": uri }),
         ),
-        Missing::Ambiguous(names) => {
+        Missing::Ambiguous(names)
+        | Missing::Unheard {
+            candidates: names, ..
+        } => {
             let forms = names.iter().map(|name| naming::qualified_uri(name, uri));
             let forms: Vec<String> = forms.collect();
             let ways = forms.iter().take(WAYS);

@@ -223,10 +223,10 @@ impl Definition {
     }
 
     /// The definition as the file wants it to be.
-    pub(super) fn shaped(mut self, one: &One) -> Result<Self, Rejected> {
+    pub(super) fn shaped(mut self, kind: Kind, one: &One) -> Result<Self, Rejected> {
         if one.changes() {
             self.raw = one.shape(&self.raw)?;
-            self.ui = ui(Kind::Tool, &self.raw.as_object()?);
+            self.ui = ui(kind, &self.raw.as_object()?);
         }
         self.renamed = one.name.as_deref().map(Into::into);
         let arguments = one.arguments();

@@ -52,7 +52,7 @@ impl Rules {
     /// Whether it shows what the upstream itself calls `original`; of resources the URI, of
     /// templates their text.
     pub fn allows(&self, kind: Kind, original: &str) -> bool {
-        self.globs(kind).allows(original)
+        self.globs(kind).shows(kind, original)
     }
 
     /// Whether it lets a URI be read that is in no list: see [`Globs::allows_uri`].
@@ -94,7 +94,12 @@ mod tests {
         });
         assert_eq!(rules.allows(Kind::Resource, name), expected, "{name}");
         let mut hits = Hits::default();
-        assert_eq!(rules.globs(Kind::Template).look(name, &mut hits), expected);
+        assert_eq!(
+            rules
+                .globs(Kind::Template)
+                .look(Kind::Template, name, &mut hits),
+            expected
+        );
         assert!(rules.allows(Kind::Tool, name) && rules.shows(name));
     }
 
@@ -196,8 +201,8 @@ mod tests {
             ..Endpoint::default()
         });
         let (mut one, mut two) = (Hits::default(), Hits::default());
-        assert!(rules.globs(Kind::Tool).look("a", &mut one));
-        assert!(!rules.globs(Kind::Tool).look("az", &mut two));
+        assert!(rules.globs(Kind::Tool).look(Kind::Tool, "a", &mut one));
+        assert!(!rules.globs(Kind::Tool).look(Kind::Tool, "az", &mut two));
         one.add(&two);
         let found: Vec<bool> = (0..5).map(|at| one.has(at)).collect();
         assert_eq!(found, [true, false, false, true, false]);

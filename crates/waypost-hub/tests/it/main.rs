@@ -15,6 +15,7 @@ mod links;
 mod listening;
 mod misplaced;
 mod ordering;
+mod owning;
 mod paging;
 mod pinning;
 mod reading;

@@ -7,13 +7,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::{Call, Principal, Session, View};
+use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::Reply;
+use waypost_hub::status::State;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::meta::RequestMeta;
 
 use crate::fake::{Fake, call, declaring, error, hub, names, reply, result, upstreams};
 use crate::listening::{Voices, acknowledges, listen, next, notification, say, settled};
+use crate::supervising::{state, until};
 
 /// A server whose resources live for a minute, and how often it was read from. What it says
 /// besides the contents is up to the test.
@@ -385,4 +388,40 @@ async fn updates_of_a_part_are_told_as_the_whole_was_called() {
     );
     say(&voices, &part);
     assert_eq!(next(&mut events).await.1["uri"], "b+file:///x/part");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_not_to_be_kept_while_an_upstream_has_yet_to_say_what_it_has() {
+    let lists = |ttl: u64| {
+        [
+            ("tools/list", json!({ "tools": [], "ttlMs": ttl })),
+            ("prompts/list", json!({ "prompts": [], "ttlMs": ttl })),
+        ]
+    };
+    let capabilities = json!({ "tools": {}, "prompts": {} });
+    let a = Fake::new(
+        "a",
+        capabilities.clone(),
+        &lists(60_000),
+        |_| unreachable!(),
+    );
+    let b = Fake::new("b", capabilities, &lists(60_000)[1..], |_| {
+        Err(CallError::upstream(Kind::BadUpstream, &"b".into()))
+    });
+    b.down.store(true, Ordering::SeqCst);
+    let hub = hub(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    until("down", || state(&hub, "b") == State::Down).await;
+    let kept = async |method: &str| {
+        let list = result(hub.call(call(method, &json!({}))).await).await;
+        list["ttlMs"].as_u64().unwrap() > 0
+    };
+    assert!(!kept("prompts/list").await, "it was never reached");
+    b.down.store(false, Ordering::SeqCst);
+    until("up", || {
+        hub.catalog().member("b").unwrap().learned().is_some()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(kept("prompts/list").await);
+    assert!(!kept("tools/list").await, "it was never read");
 }

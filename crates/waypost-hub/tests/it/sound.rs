@@ -61,3 +61,23 @@ async fn r28_a_malformed_definition_is_left_out_and_the_rest_of_the_list_stays()
     }
     assert!(catalog.warnings.iter().all(|w| *w.upstream == *"bad"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_bad_definitions_is_no_longer_than_it_is_ours_to_say() {
+    let long = "x".repeat(1 << 20);
+    let annotated = json!({ "name": "a", "inputSchema": { "type": "object",
+        "properties": { long: { "type": "number", "x-mcp-header": "N" } } } });
+    let bad = (0..5_000).map(|n| json!({ "name": format!("{n:04}"), "inputSchema": 1 }));
+    let twice = (0..100).map(|_| json!({ "name": "t" }));
+    let tools: Vec<Value> = std::iter::once(annotated).chain(bad).chain(twice).collect();
+    let lists = [("tools/list", json!({ "tools": tools }))];
+    let u = Fake::new("u", json!({ "tools": {} }), &lists, |call| Ok(echo(call)));
+    let hub = hub(&upstreams(&["u"]), &[&u]).await;
+    assert_eq!(names(&hub).await, ["u_t"]);
+    let catalog = hub.catalog();
+    let said: Vec<_> = catalog.warnings.iter().map(|w| w.text.as_str()).collect();
+    assert_eq!(said.len(), 42, "{said:#?}");
+    assert!(said.iter().all(|text| text.len() < 1_000));
+    assert_eq!(said[20], "4981 more tools are dropped");
+    assert_eq!(said[41], "79 more tools are listed twice");
+}
