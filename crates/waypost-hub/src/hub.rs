@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_config::config::Config;
@@ -393,14 +393,28 @@ impl Hub {
     }
 
     /// Trusts tools as somebody saw them, over restarts too; gives those that still are so, and so
-    /// are approved.
+    /// are approved. Goes on to its end where nobody waits for it any more.
     ///
     /// # Errors
     /// [`StoreError`] when the state could not be written. What was approved before that stays.
-    pub async fn approve(&self, wanted: &[Approval]) -> Result<Vec<Approval>, StoreError> {
+    pub async fn approve(
+        self: &Arc<Self>,
+        wanted: &[Approval],
+    ) -> Result<Vec<Approval>, StoreError> {
+        let (hub, wanted) = (Arc::clone(self), wanted.iter().cloned().collect());
+        let (tell, told) = oneshot::channel();
+        self.background
+            .spawn(|_| async move { drop(tell.send(hub.trust(&wanted).await)) });
+        told.await.unwrap_or_else(|_| {
+            let (action, source) = ("save", "shutting down".into());
+            Err(StoreError { action, source })
+        })
+    }
+
+    async fn trust(&self, wanted: &HashSet<Approval>) -> Result<Vec<Approval>, StoreError> {
         let catalog = self.catalog();
-        let mut approved = Vec::new();
-        for member in catalog.members.iter() {
+        let (mut approved, mut failed) = (Vec::new(), None);
+        for member in &catalog.members {
             let mut own = catalog.pending(&member.name).to_vec();
             let approval = |pending: &Pending| Approval {
                 upstream: member.name.to_string(),
@@ -408,15 +422,19 @@ impl Hub {
                 digest: pending.digest.to_string(),
             };
             own.retain(|pending| wanted.contains(&approval(pending)));
-            if !own.is_empty() {
-                self.pins.approve(member, &own).await?;
-                approved.extend(own.iter().map(approval));
+            if own.is_empty() {
+                continue;
             }
+            if let Err(error) = self.pins.approve(member, &own).await {
+                failed = Some(error);
+                break;
+            }
+            approved.extend(own.iter().map(approval));
         }
         if !approved.is_empty() {
             self.rebuild();
         }
-        Ok(approved)
+        failed.map_or(Ok(approved), Err)
     }
 
     async fn remember(&self) {

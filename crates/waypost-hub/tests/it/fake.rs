@@ -233,6 +233,8 @@ pub(crate) struct Memory(
 pub(crate) struct Pinned {
     pub(crate) tools: Mutex<Vec<PinnedTool>>,
     pub(crate) broken: AtomicBool,
+    /// An upstream whose tools it does not take.
+    pub(crate) refuses: Mutex<Option<String>>,
 }
 
 impl Pinned {
@@ -298,6 +300,10 @@ impl Store for Memory {
         let upstream = upstream.to_owned();
         async move {
             self.4.check()?;
+            if *self.4.refuses.lock().unwrap() == Some(upstream.clone()) {
+                let (action, source) = ("save", "the disk is full".into());
+                return Err(StoreError { action, source });
+            }
             let mut all = self.4.tools.lock().unwrap();
             all.retain(|pin| pin.upstream != upstream);
             all.extend(tools);
