@@ -376,14 +376,15 @@ impl Catalog {
         }
     }
 
-    fn lets_read(&self, view: &View, member: &Member, original: &str) -> bool {
+    /// Whether a resource of this member may be read, as its server calls it.
+    pub(crate) fn lets_read(&self, view: &View, member: &Member, original: &str) -> bool {
         self.shows_original(Kind::Resource, view, member, original)
             || self.opens(view, member, original)
     }
 
     /// Whether a view and the file let a URI of this member be read that is in no list: none that
     /// only a template stands for which is denied.
-    pub(crate) fn opens(&self, view: &View, member: &Member, original: &str) -> bool {
+    fn opens(&self, view: &View, member: &Member, original: &str) -> bool {
         let by_view = match self.scope(view) {
             Scope::All => true,
             Scope::Upstream(upstream) => *member.name == *upstream,

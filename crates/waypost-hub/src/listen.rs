@@ -58,9 +58,8 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         hub.wait_until(until, || all_followed(&hub, &call.view))
             .await;
     }
-    if filter.names_resources() {
-        hub.first_look(&call.view).await;
-    }
+    hub.await_owners(&call.view, filter.uris(), OPEN_WITHIN)
+        .await;
     hub.await_tasks(&call, filter.tasks(), OPEN_WITHIN).await;
     let until = Instant::now() + OPEN_WITHIN;
     let Wishes { groups, tasks } = filter.wishes(&hub, &call);

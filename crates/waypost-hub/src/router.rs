@@ -340,6 +340,17 @@ impl Hub {
         }
     }
 
+    /// Waits no longer than `most` while an upstream is still starting that may have one of these.
+    pub(crate) async fn await_owners(&self, view: &View, uris: &[String], most: Duration) {
+        if uris.is_empty() {
+            return;
+        }
+        self.first_look(view).await;
+        let until = tokio::time::Instant::now() + most;
+        let is_over = || uris.iter().all(|uri| self.awaited(view, uri).is_none());
+        self.wait_until(until, is_over).await;
+    }
+
     /// How long to wait for those that are still starting and may have this resource; `None` is
     /// not at all.
     fn awaited(&self, view: &View, uri: &str) -> Option<Duration> {

@@ -9,7 +9,7 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
 use super::polled::{Polled, TaskWish};
-use super::source::{Group, Source};
+use super::source::{Group, Sight, Source};
 use crate::call::Call;
 use crate::catalog::entry::Kind;
 use crate::hub::Hub;
@@ -73,9 +73,9 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether single resources are asked for.
-    pub(super) fn names_resources(&self) -> bool {
-        !self.uris.is_empty()
+    /// The resources that are wanted.
+    pub(super) fn uris(&self) -> &[String] {
+        &self.uris
     }
 
     /// The handles of the tasks that are asked for.
@@ -96,11 +96,16 @@ impl Filter {
 
     /// Which upstream is asked for which resources and tasks, under its own names. What nobody
     /// has is left out, and so out of the acknowledgement.
-    pub(super) fn wishes(&self, hub: &Hub, call: &Call) -> Wishes {
+    pub(super) fn wishes(&self, hub: &Arc<Hub>, call: &Call) -> Wishes {
         let catalog = hub.catalog();
-        let endpoint = call.view.name().and_then(|name| catalog.endpoint(name));
-        let rules = endpoint.map(|endpoint| &endpoint.rules);
-        let begin = |member: &Arc<Member>| Group::new(member, call, rules);
+        let sight = {
+            let (hub, view) = (Arc::downgrade(hub), call.view.clone());
+            Sight::new(move |member, original| {
+                let catalog = hub.upgrade().map(|hub| hub.catalog());
+                catalog.is_some_and(|catalog| catalog.lets_read(&view, member, original))
+            })
+        };
+        let begin = |member: &Arc<Member>| Group::new(member, call, &sight);
         let mut groups: Vec<Group> = Vec::new();
         let mut tasks = Vec::new();
         for uri in &self.uris {

@@ -1,5 +1,6 @@
 //! One upstream's part of a listener's stream.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +17,6 @@ use waypost_wire::uri;
 
 use crate::asks;
 use crate::call::{Call, Carrier};
-use crate::catalog::entry::Kind;
-use crate::catalog::rules::Rules;
-use crate::catalog::template::Stance;
 use crate::error::CallError;
 use crate::event::SubscriptionRefused;
 use crate::forward::usable;
@@ -42,8 +40,25 @@ pub(super) struct Group {
     instance: Option<Arc<str>>,
     /// The listener's call, without params: what is kept for its caller is where its own calls go.
     frame: Call,
-    /// Those of the listener's endpoint.
-    rules: Option<Arc<Rules>>,
+    sight: Sight,
+}
+
+/// Whether a listener may read what an upstream calls so.
+#[derive(Clone)]
+pub(super) struct Sight(Arc<LetsRead>);
+
+type LetsRead = dyn Fn(&Member, &str) -> bool + Send + Sync;
+
+impl Sight {
+    pub(super) fn new(lets_read: impl Fn(&Member, &str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(lets_read))
+    }
+}
+
+impl fmt::Debug for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sight")
+    }
 }
 
 /// A subscription to one upstream, as far as the upstream acknowledged it.
@@ -57,7 +72,7 @@ pub(super) struct Source {
 }
 
 impl Group {
-    pub(super) fn new(member: &Arc<Member>, listener: &Call, rules: Option<&Arc<Rules>>) -> Self {
+    pub(super) fn new(member: &Arc<Member>, listener: &Call, sight: &Sight) -> Self {
         let mut frame = Call::own(method::LISTEN, Object::new());
         frame.request_id = Arc::clone(&listener.request_id);
         frame.meta = listener.meta.clone();
@@ -72,7 +87,7 @@ impl Group {
             tasks: Vec::new(),
             instance: None,
             frame,
-            rules: rules.cloned(),
+            sight: sight.clone(),
         }
     }
 
@@ -225,12 +240,8 @@ impl Group {
             let rest = rest.filter(|_| uri::is_part(original, whole))?;
             Some(format!("{exposed}{rest}"))
         };
-        let rules = self.rules.as_ref();
-        let shaping = self.member.shaping();
-        let own = shaping.map(|shaping| shaping.globs(Kind::Resource));
-        let is_shown = rules.is_none_or(|rules| rules.allows_uri(original))
-            && own.is_none_or(|own| own.allows_uri(original, |_| Stance::Unsaid));
-        self.uris.iter().find_map(exposed).filter(|_| is_shown)
+        let part = self.uris.iter().find_map(exposed)?;
+        (self.sight.0)(&self.member, original).then_some(part)
     }
 
     /// A listener that could not answer a task's question learns that there is one from the
@@ -436,7 +447,6 @@ fn updated(uri: &str) -> Notification {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use waypost_config::config::{Endpoint, Filter};
     use waypost_wire::capability::ClientCapabilities;
 
     use super::*;
@@ -466,7 +476,7 @@ mod tests {
         let member = Member::new(config.upstreams[0].clone(), Arc::new(Nobody));
         let mut listener = Call::own(method::LISTEN, Object::new());
         listener.meta.capabilities = ClientCapabilities::new(object(declared));
-        Group::new(&Arc::new(member), &listener, None)
+        Group::new(&Arc::new(member), &listener, &Sight::new(|_, _| true))
     }
 
     #[track_caller]
@@ -495,14 +505,7 @@ mod tests {
         group.add_uri("file:///home/ann".to_owned(), "file:///home/ann");
         assert!(group.renamed(updated("file:///home/ann/notes")).is_some());
         assert!(group.renamed(updated("file:///home/anna")).is_none());
-        let endpoint = Endpoint {
-            resources: Filter {
-                allow: Vec::new(),
-                deny: vec!["*/notes".to_owned()],
-            },
-            ..Endpoint::default()
-        };
-        group.rules = Some(Arc::new(Rules::new(&endpoint)));
+        group.sight = Sight::new(|_, uri| !uri.ends_with("/notes"));
         assert!(group.renamed(updated("file:///home/ann/notes")).is_none());
         assert!(group.renamed(updated("file:///home/ann/other")).is_some());
     }

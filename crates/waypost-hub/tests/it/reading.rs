@@ -15,7 +15,7 @@ use waypost_wire::error::ErrorObject;
 use waypost_wire::meta::RequestMeta;
 
 use crate::fake::{Fake, call, declaring, error, hub, names, reply, result, upstreams};
-use crate::listening::{Voices, acknowledges, listen, next, notification, say, settled};
+use crate::listening::{Voices, acknowledges, listen, listen_at, next, notification, say, settled};
 use crate::supervising::{state, until};
 
 /// A server whose resources live for a minute, and how often it was read from. What it says
@@ -424,4 +424,49 @@ async fn a_list_is_not_to_be_kept_while_an_upstream_has_yet_to_say_what_it_has()
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(kept("prompts/list").await);
     assert!(!kept("tools/list").await, "it was never read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r05_updates_of_a_part_that_a_denied_template_stands_for_are_not_told() {
+    let deny = "resources: { deny: ['mail://{folder}/raw'] }";
+    let by_file = format!("upstreams: {{ a: {{ url: 'http://127.0.0.1:9', {deny} }} }}");
+    let by_view = upstreams(&["a"]) + &format!("endpoints: {{ e: {{ {deny} }} }}");
+    for (yaml, view) in [(by_file, View::All), (by_view, View::Endpoint("e".into()))] {
+        let (a, voices) = server("a", &json!({}));
+        let templates = json!({ "resourceTemplates": [{ "uriTemplate": "mail://{folder}/raw" }] });
+        a.lists
+            .lock()
+            .unwrap()
+            .insert("resources/templates/list".to_owned(), templates);
+        let hub = settled(&yaml, &[&a]).await;
+        let wanted = json!({ "resourceSubscriptions": ["mail://inbox"] });
+        let mut events = listen_at(&hub, view, &wanted).await;
+        next(&mut events).await;
+        for part in ["raw", "1"] {
+            let part = json!({ "uri": format!("mail://inbox/{part}") });
+            say(
+                &voices,
+                &notification("notifications/resources/updated", &part),
+            );
+        }
+        assert_eq!(next(&mut events).await.1["uri"], "mail://inbox/1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_listens_waits_for_those_that_may_have_the_resource() {
+    let (a, voices) = server("a", &json!({}));
+    let b = Fake::with_tools("b", &["x"]);
+    *b.lists_take.lock().unwrap() = Duration::from_secs(2);
+    let hub = hub(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    let wanted = json!({ "resourceSubscriptions": ["file:///unlisted"] });
+    let mut events = listen(&hub, &wanted).await;
+    let (_, acknowledged) = next(&mut events).await;
+    assert_eq!(acknowledged["notifications"], wanted);
+    let whole = json!({ "uri": "file:///unlisted" });
+    say(
+        &voices,
+        &notification("notifications/resources/updated", &whole),
+    );
+    assert_eq!(next(&mut events).await.1["uri"], "file:///unlisted");
 }

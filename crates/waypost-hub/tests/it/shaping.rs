@@ -8,6 +8,7 @@ use waypost_hub::catalog::entry::Kind;
 use waypost_hub::hub::Hub;
 
 use crate::fake::{Fake, call, declaring, echo, error, hub, names, reply, result, value};
+use crate::supervising::until;
 
 /// A server with tools, prompts, resources and templates.
 fn server() -> Arc<Fake> {
@@ -442,4 +443,37 @@ async fn an_upstream_without_such_settings_is_as_it_was() {
     assert!(shown.eq(received), "byte for byte");
     let catalog = plain.catalog();
     assert!(catalog.hidden(Kind::Tool, "u").is_empty() && catalog.pending("u").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pattern_for_resources_is_not_pointed_out_once_there_are_templates() {
+    let lists = [
+        (
+            "resources/list",
+            json!({ "resources": [{ "uri": "a://1" }] }),
+        ),
+        (
+            "resources/templates/list",
+            json!({ "resourceTemplates": [] }),
+        ),
+    ];
+    let u = Fake::new("u", json!({ "resources": {} }), &lists, |call| {
+        Ok(echo(call))
+    });
+    let yaml = "upstreams: { u: { url: 'http://127.0.0.1:9', resources: { deny: ['b://*'] } } }";
+    let hub = hub(yaml, &[&u]).await;
+    listed(&hub, Kind::Resource).await;
+    assert_eq!(
+        warnings(&hub),
+        ["pattern `b://*` of `resources.deny` matches no resource"]
+    );
+    let templates = json!({ "resourceTemplates": [{ "uriTemplate": "c://{x}" }] });
+    u.lists
+        .lock()
+        .unwrap()
+        .insert("resources/templates/list".to_owned(), templates);
+    u.lost.notify_one();
+    let is_read = || hub.catalog().templates.get("c://{x}").is_some();
+    until("read", is_read).await;
+    assert_eq!(warnings(&hub), [""; 0]);
 }
