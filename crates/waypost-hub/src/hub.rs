@@ -88,6 +88,8 @@ pub struct Hub {
     over: AtomicBool,
     /// Bumped when a first connect attempt ends or the catalogue changes.
     progress: watch::Sender<u64>,
+    /// Bumped when the catalogue is one of other members, or of endpoints with other rules.
+    arranged: watch::Sender<u64>,
 }
 
 /// One line of the table that `waypost check` prints.
@@ -138,6 +140,7 @@ impl Hub {
             draining: CancellationToken::new(),
             over: AtomicBool::new(false),
             progress: watch::channel(0).0,
+            arranged: watch::channel(0).0,
         })
     }
 
@@ -297,6 +300,16 @@ impl Hub {
         self.changes.subscribe()
     }
 
+    /// Changes whenever [`Hub::catalog`] is one of other members or other rules.
+    pub(crate) fn arranged(&self) -> watch::Receiver<u64> {
+        self.arranged.subscribe()
+    }
+
+    /// Changes whenever an upstream gets somewhere.
+    pub(crate) fn progressing(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
+    }
+
     /// Waits a moment for upstreams of the view that are connecting for the first time and of
     /// which nothing is remembered.
     pub(crate) async fn first_look(&self, view: &View) {
@@ -352,6 +365,9 @@ impl Hub {
         self.catalog.store(Arc::clone(&after));
         known.into_iter().for_each(|member| member.set_listed());
         drop(rebuilding);
+        if !after.is_arranged_as(&before) {
+            self.arranged.send_modify(|count| *count += 1);
+        }
         self.announce(&before, &after);
         self.progressed();
     }

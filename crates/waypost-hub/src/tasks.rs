@@ -247,6 +247,11 @@ impl TaskDesk {
         }
     }
 
+    /// The same for one that was good before, and may not be any more.
+    pub(crate) fn look(&self, catalog: &Arc<Catalog>, call: &Call, handle: &str) -> Option<Opened> {
+        self.0.open(catalog, call, handle).ok()
+    }
+
     /// How a task of the caller of `call` is from now on, for one who listens and is not told by
     /// its server; `None` when too many are listened to so.
     pub(crate) fn watch(&self, task: &Opened, call: &Call) -> Option<Receiver<Seen>> {

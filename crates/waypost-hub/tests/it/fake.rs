@@ -52,6 +52,8 @@ pub(crate) struct Fake {
     pub(crate) lost: Notify,
     /// Whether what it keeps was ended.
     pub(crate) closed: AtomicBool,
+    /// A method that it refuses, and how.
+    pub(crate) refuses: Mutex<Option<(String, ErrorObject)>>,
     /// The process that it is now.
     pub(crate) instance: Mutex<Option<Arc<str>>>,
     answer: Box<Answer>,
@@ -95,6 +97,7 @@ impl Fake {
             lists_take: Mutex::default(),
             lost: Notify::new(),
             closed: AtomicBool::new(false),
+            refuses: Mutex::default(),
             instance: Mutex::default(),
             answer: Box::new(answer),
         })
@@ -159,6 +162,10 @@ impl Upstream for Fake {
             self.calls.lock().unwrap().push(call.clone());
             if self.down.load(Ordering::SeqCst) {
                 return Err(self.refused());
+            }
+            let refuses = self.refuses.lock().unwrap().clone();
+            if let Some((_, error)) = refuses.filter(|(method, _)| *method == call.method) {
+                return Ok(Reply::error(error));
             }
             let page = self.lists.lock().unwrap().get(&page_key(&call)).cloned();
             let page = page.map(complete);

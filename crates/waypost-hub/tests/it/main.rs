@@ -11,6 +11,7 @@
 mod collisions;
 mod fake;
 mod forwarding;
+mod heard;
 mod links;
 mod listening;
 mod misplaced;
