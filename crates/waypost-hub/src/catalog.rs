@@ -308,7 +308,8 @@ impl Catalog {
         views.filter(differs).collect()
     }
 
-    /// Whether its members are those of `other`, and the rules of its endpoints too.
+    /// Whether its members are those of `other`, and the rules of its endpoints too; and those who
+    /// have resources are the same, of which the first has those that others have too.
     pub(crate) fn is_arranged_as(&self, other: &Self) -> bool {
         let (mine, theirs) = (&self.members, &other.members);
         let members = mine.iter().zip(theirs).all(|(a, b)| Arc::ptr_eq(a, b));
@@ -317,7 +318,11 @@ impl Catalog {
             .into_iter()
             .all(|(a, b)| Arc::ptr_eq(&a.rules, &b.rules));
         let counts = (mine.len(), self.endpoints.len());
-        members && rules && counts == (theirs.len(), other.endpoints.len())
+        let resources = [Kind::Resource, Kind::Template].into_iter().all(|kind| {
+            let (mine, theirs) = (self.table(kind), other.table(kind));
+            mine.upstreams().eq(theirs.upstreams())
+        });
+        members && rules && resources && counts == (theirs.len(), other.endpoints.len())
     }
 
     /// Who has this resource, and under which URI it knows it.

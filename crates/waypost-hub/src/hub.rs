@@ -88,7 +88,7 @@ pub struct Hub {
     over: AtomicBool,
     /// Bumped when a first connect attempt ends or the catalogue changes.
     progress: watch::Sender<u64>,
-    /// Bumped when the catalogue is one of other members, or of endpoints with other rules.
+    /// Bumped when the catalogue is arranged in another way: see [`Catalog::is_arranged_as`].
     arranged: watch::Sender<u64>,
 }
 
@@ -300,7 +300,7 @@ impl Hub {
         self.changes.subscribe()
     }
 
-    /// Changes whenever [`Hub::catalog`] is one of other members or other rules.
+    /// Changes whenever [`Hub::catalog`] is arranged in another way.
     pub(crate) fn arranged(&self) -> watch::Receiver<u64> {
         self.arranged.subscribe()
     }

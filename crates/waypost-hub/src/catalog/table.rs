@@ -183,6 +183,11 @@ impl Table {
         self.shelves.get(*self.by_upstream.get(upstream)?)
     }
 
+    /// Who contributes something.
+    pub(super) fn upstreams(&self) -> impl Iterator<Item = &str> {
+        self.shelves.iter().map(|shelf| &*shelf.member.name)
+    }
+
     pub(super) fn shelves(&self) -> &[Arc<Shelf>] {
         &self.shelves
     }

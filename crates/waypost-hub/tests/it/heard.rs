@@ -195,4 +195,15 @@ async fn who_listens_hears_of_a_resource_from_who_has_it_now() {
     assert_eq!(told(&mut events, 1).await, ["x://a"]);
     updated(&at_a, "x://a");
     nothing(&mut events).await;
+    // The first in the file has it again once its lists are known.
+    let (again, at_a) = listening("a", able(), &resource("x://a"));
+    reload(&hub, &upstreams(&["a", "b"]), &[("a", &again)]);
+    assert_eq!(told(&mut events, 1).await, ["x://a"]);
+    let catalog = hub.catalog();
+    let (owner, _) = catalog.resource_owner(&View::All, "x://a").unwrap();
+    assert_eq!(&*owner.name, "a");
+    updated(&at_b, "x://a");
+    nothing(&mut events).await;
+    updated(&at_a, "x://a");
+    assert_eq!(told(&mut events, 1).await, ["x://a"]);
 }
