@@ -54,6 +54,8 @@ pub(crate) struct Fake {
     pub(crate) closed: AtomicBool,
     /// A method that it refuses, and how.
     pub(crate) refuses: Mutex<Option<(String, ErrorObject)>>,
+    /// Calls that wait for their callers.
+    pub(crate) parked: AtomicUsize,
     /// The process that it is now.
     pub(crate) instance: Mutex<Option<Arc<str>>>,
     answer: Box<Answer>,
@@ -98,6 +100,7 @@ impl Fake {
             lost: Notify::new(),
             closed: AtomicBool::new(false),
             refuses: Mutex::default(),
+            parked: AtomicUsize::default(),
             instance: Mutex::default(),
             answer: Box::new(answer),
         })
@@ -183,6 +186,10 @@ impl Upstream for Fake {
 
     fn instance(&self, _: &Principal, _: Option<&Session>) -> Option<Arc<str>> {
         self.instance.lock().unwrap().clone()
+    }
+
+    fn parked(&self) -> usize {
+        self.parked.load(Ordering::SeqCst)
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {

@@ -12,6 +12,7 @@ mod collisions;
 mod fake;
 mod forwarding;
 mod heard;
+mod leaving;
 mod links;
 mod listening;
 mod misplaced;
