@@ -19,7 +19,7 @@ use crate::event::request_id_field;
 use crate::hub::Hub;
 use crate::member::Member;
 use crate::own;
-use crate::questions::{Name, Target};
+use crate::questions::{Made, Target};
 use crate::reads::Missed;
 use crate::reply::{End, Reply};
 
@@ -45,7 +45,7 @@ pub(crate) struct Caller {
     /// Of a resource whose answer is kept.
     missed: Option<Missed>,
     /// What it asked for, where it may be asked itself.
-    target: Option<(Name, Target)>,
+    target: Option<(Made, Target)>,
 }
 
 /// How a resource was asked for.
@@ -82,9 +82,9 @@ impl Caller {
         self
     }
 
-    /// The same for a call that was made under this name.
-    pub(crate) fn of_target(mut self, name: Name, target: Target) -> Self {
-        self.target = Some((name, target));
+    /// The same for a call that was made for this.
+    pub(crate) fn of_target(mut self, made: Made, target: Target) -> Self {
+        self.target = Some((made, target));
         self
     }
 
@@ -142,10 +142,10 @@ fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
         lead_back(result, member, caller, hub);
     }
     if let End::InputRequired(result) = &end
-        && let Some((name, target)) = &caller.target
+        && let Some((made, target)) = &caller.target
     {
         let kept = hub.desk.input_wait();
-        hub.questions.note(result, name, target, kept);
+        hub.questions.note(result, made, target, kept);
     }
     if let Some(result) = end.result_mut() {
         own::sign_of(result, member);

@@ -1,7 +1,9 @@
 //! Whose callers are asked, and where their calls go on when the names that they were made under
 //! are gone by a reload.
 //!
-//! What was let in goes on; a state that was never given out under a name leads nowhere.
+//! What was let in goes on. Its caller brings the state that its questions went out with, or, where
+//! they have none, the arguments that they were asked about; both lead nowhere for whoever was not
+//! asked.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,7 +13,8 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use waypost_wire::object::Object;
 use waypost_wire::param::ParamHeader;
-use waypost_wire::result::REQUEST_STATE;
+use waypost_wire::raw::Raw;
+use waypost_wire::result::{INPUT_RESPONSES, REQUEST_STATE};
 
 use crate::call::{Call, Comeback, Principal, View};
 use crate::catalog::arguments::Arguments;
@@ -36,16 +39,23 @@ struct Table {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Key {
     name: Name,
-    state: [u8; 32],
+    token: [u8; 32],
 }
 
-/// Under which name, and by whom, a call was made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Name {
+struct Name {
     principal: Principal,
     view: View,
     kind: Kind,
     text: String,
+}
+
+/// Under which name, and by whom, a call was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    name: Name,
+    /// As its caller gave them.
+    arguments: Option<Raw>,
 }
 
 /// What a name stands for.
@@ -103,44 +113,69 @@ impl Target {
     }
 }
 
-// === impl Name ===
+// === impl Made ===
 
-impl Name {
-    /// The name in a call, as its caller says it.
-    pub(crate) fn of(call: &Call, kind: Kind, text: &str) -> Self {
+impl Made {
+    /// A call as it came, with the name that it has in it.
+    pub(crate) fn of(call: &Call, kind: Kind, name: &str) -> Self {
         Self {
-            principal: call.principal.clone(),
-            view: call.view.clone(),
-            kind,
-            text: text.to_owned(),
+            name: Name {
+                principal: call.principal.clone(),
+                view: call.view.clone(),
+                kind,
+                text: name.to_owned(),
+            },
+            arguments: call.params.get("arguments").cloned(),
         }
     }
 
-    fn with(&self, state: &str) -> Key {
-        Key {
-            name: self.clone(),
-            state: Sha256::digest(state).into(),
+    /// What it comes back with after these questions, or in this call.
+    fn key(&self, with: &Object) -> Option<Key> {
+        let mut hash = Sha256::new();
+        match (with.get(REQUEST_STATE), &self.arguments) {
+            (Some(state), _) => {
+                hash.update(b"state");
+                hash.update(state.as_string()?);
+            }
+            (None, Some(arguments)) => {
+                hash.update(b"arguments");
+                hash.update(arguments.as_bytes());
+            }
+            (None, None) => {}
         }
+        Some(Key {
+            name: self.name.clone(),
+            token: hash.finalize().into(),
+        })
     }
+}
+
+/// Whether a call comes back after it was asked.
+pub(crate) fn comes_back(call: &Call) -> bool {
+    call.params.contains(REQUEST_STATE) || call.params.contains(INPUT_RESPONSES)
 }
 
 // === impl Questions ===
 
 impl Questions {
-    /// Where a call goes on that comes back with a state, if that is not what its name stands for
-    /// now: `current`.
+    /// Where a call goes on that comes back, if that is not what its name stands for now: `current`.
     pub(crate) fn elsewhere(
         &self,
         call: &Call,
-        name: &Name,
+        made: &Made,
         current: Option<&Target>,
     ) -> Option<Target> {
-        let key = name.with(&call.params.string(REQUEST_STATE)?);
+        let key = made.key(&call.params)?;
         let mut table = self.table();
         let asked = table.asked.get_mut(&key)?;
         let target = asked.target();
         if call.comeback != Comeback::Listens {
-            asked.asker.answered();
+            asked.asker = match &asked.asker {
+                // Nothing tells a second answer from another call.
+                _ if !call.params.contains(REQUEST_STATE) => Asker::Answered(Weak::new()),
+                Asker::Waits(member) => Asker::Answered(Arc::downgrade(member)),
+                Asker::Answered(member) => Asker::Answered(Weak::clone(member)),
+            };
         }
         drop(table);
         let target = target?;
@@ -148,16 +183,22 @@ impl Questions {
         (!same).then_some(target)
     }
 
-    /// Whether a call that comes back with a state was asked under this name.
-    pub(crate) fn know(&self, call: &Call, name: &Name) -> bool {
-        let state = call.params.string(REQUEST_STATE);
-        state.is_some_and(|state| self.table().asked.contains_key(&name.with(&state)))
+    /// Whether a call comes back that was asked.
+    pub(crate) fn know(&self, call: &Call, made: &Made) -> bool {
+        let Some(key) = made.key(&call.params).filter(|_| comes_back(call)) else {
+            return false;
+        };
+        let table = self.table();
+        table
+            .asked
+            .get(&key)
+            .is_some_and(|asked| asked.target().is_some())
     }
 
-    /// Remembers for so long what the caller of `target` is asked.
-    pub(crate) fn note(&self, result: &Object, name: &Name, target: &Target, kept: Duration) {
-        if let Some(state) = result.string(REQUEST_STATE) {
-            self.add(name.with(&state), target.clone(), Instant::now() + kept);
+    /// Remembers for so long that the caller of `target` is asked with this result.
+    pub(crate) fn note(&self, result: &Object, made: &Made, target: &Target, kept: Duration) {
+        if let Some(key) = made.key(result) {
+            self.add(key, target.clone(), Instant::now() + kept);
         }
     }
 
@@ -224,13 +265,5 @@ impl Asked {
             params: Arc::clone(&self.params),
             arguments: self.arguments.clone(),
         })
-    }
-}
-
-impl Asker {
-    fn answered(&mut self) {
-        if let Self::Waits(member) = self {
-            *self = Self::Answered(Arc::downgrade(member));
-        }
     }
 }

@@ -9,7 +9,6 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::param;
 use waypost_wire::raw::Raw;
-use waypost_wire::result::REQUEST_STATE;
 use waypost_wire::text::{NAME, clip};
 
 use crate::call::{Call, CallHeaders};
@@ -24,7 +23,7 @@ use crate::listen;
 use crate::member::Member;
 use crate::meta;
 use crate::naming;
-use crate::questions::{Name, Target};
+use crate::questions::{self, Made, Target};
 use crate::reads::Found;
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
@@ -84,7 +83,7 @@ impl Hub {
 
     pub(crate) async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
-        let (name, target) = self.target(Kind::Tool, &call, &name).await?;
+        let (made, target) = self.target(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
         let (said, seen) = (&call.headers, target.seen_params());
         if !said.absent
@@ -117,7 +116,7 @@ impl Hub {
         })
         .await?;
         let member = Arc::clone(&target.member);
-        finish::from(reply, &member, caller.of_target(name, target), &self)
+        finish::from(reply, &member, caller.of_target(made, target), &self)
     }
 
     /// What a name stands for: where its caller comes back with an answer, what it stood for when it
@@ -127,25 +126,25 @@ impl Hub {
         kind: Kind,
         call: &Call,
         name: &str,
-    ) -> Result<(Name, Target), CallError> {
-        let said = Name::of(call, kind, name);
-        if call.params.contains(REQUEST_STATE) {
+    ) -> Result<(Made, Target), CallError> {
+        let made = Made::of(call, kind, name);
+        if questions::comes_back(call) {
             let current = self.catalog().find(kind, &call.view, name).cloned();
             let current = current.map(|entry| Target::of(&entry));
-            let elsewhere = self.questions.elsewhere(call, &said, current.as_ref());
+            let elsewhere = self.questions.elsewhere(call, &made, current.as_ref());
             if let Some(target) = elsewhere.or(current) {
-                return Ok((said, target));
+                return Ok((made, target));
             }
         }
         let entry = self.find(kind, call, name).await?;
-        Ok((said, Target::of(&entry)))
+        Ok((made, Target::of(&entry)))
     }
 
     /// Whether a call goes on that was made when the view was not searched.
     fn goes_on(&self, call: &Call) -> bool {
         let name = call.params.string("name").unwrap_or_default();
-        let name = Name::of(call, Kind::Tool, &name);
-        call.params.contains(REQUEST_STATE) && self.questions.know(call, &name)
+        let made = Made::of(call, Kind::Tool, &name);
+        self.questions.know(call, &made)
     }
 
     /// Repeats arguments in headers as the tool's schema wants it now.
@@ -172,12 +171,12 @@ impl Hub {
 
     pub(crate) async fn prompt(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
-        let (name, target) = self.target(Kind::Prompt, &call, &name).await?;
+        let (made, target) = self.target(Kind::Prompt, &call, &name).await?;
         let Target {
             member, original, ..
         } = target.clone();
         call.params.set("name", Raw::string(&original));
-        let caller = Caller::of(&call).of_target(name, target);
+        let caller = Caller::of(&call).of_target(made, target);
         Box::pin(self.forward_for(caller, &member, call, Some(&original))).await
     }
 

@@ -26,13 +26,16 @@ fn asking(label: &'static str) -> Arc<Fake> {
     let capabilities = json!({ "tools": {}, "prompts": {} });
     Fake::new("a", capabilities, &lists, move |call| {
         let asks = json!({ "k": { "method": "elicitation/create", "params": {} } });
-        Ok(match call.params.contains("inputResponses") {
-            true => reply(&json!({ "done": label, "params": value(&call.params) })),
-            false => reply(
-                &json!({ "resultType": "input_required", "inputRequests": asks,
-                "requestState": format!("of {label}") }),
-            ),
-        })
+        if call.params.contains("inputResponses") {
+            return Ok(reply(
+                &json!({ "done": label, "params": value(&call.params) }),
+            ));
+        }
+        let mut result = json!({ "resultType": "input_required", "inputRequests": asks });
+        if !call.params.contains("arguments") {
+            result["requestState"] = json!(format!("of {label}"));
+        }
+        Ok(reply(&result))
     })
 }
 
@@ -76,6 +79,9 @@ async fn r18_who_was_asked_can_answer_when_the_name_is_gone() {
         let next = Fake::with_tools("a", &["z"]);
         let state = is_asked(&hub, "tools/call").await;
         let of_prompt = is_asked(&hub, "prompts/get").await;
+        let about = json!({ "name": "a_x", "arguments": { "n": 1 } });
+        let stateless = result(ask(&hub, "tools/call", about.clone()).await).await;
+        assert_eq!(stateless["resultType"], "input_required");
         reload(&hub, &file, &[("a", &next), ("b", &next)]);
         sleep(Duration::from_secs(2)).await;
         assert!(!is_closed(&a), "{file}: it waits for answers");
@@ -89,6 +95,15 @@ async fn r18_who_was_asked_can_answer_when_the_name_is_gone() {
                 .await
                 .is_err()
         );
+        // A question without a state is about its arguments, and answered once.
+        let mut about = about;
+        about["inputResponses"] = json!({ "k": {} });
+        let mut other = about.clone();
+        other["arguments"]["n"] = json!(2);
+        assert!(ask(&hub, "tools/call", other).await.is_err());
+        let done = result(ask(&hub, "tools/call", about.clone()).await).await;
+        assert_eq!(done["done"], "first", "{file}");
+        assert!(ask(&hub, "tools/call", about).await.is_err());
         for (method, state) in [("tools/call", state), ("prompts/get", of_prompt)] {
             let done = result(ask(&hub, method, answered(&state)).await).await;
             assert_eq!(done["done"], "first", "{file}");
