@@ -68,6 +68,7 @@ impl Heard {
         call.params = Object::new();
         // Nobody waits for what is opened from now on.
         call.awaits_servers = false;
+        call.seat = None;
         let mut heard = Self {
             hub: Arc::clone(hub),
             call,
