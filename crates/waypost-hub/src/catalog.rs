@@ -331,6 +331,25 @@ impl Catalog {
         views.filter(differs).collect()
     }
 
+    /// Whether its members are those of `other`, and the rules of its endpoints too; and those who
+    /// have resources, or may have some, are the same, of which the first has those that others have
+    /// too.
+    pub(crate) fn is_arranged_as(&self, other: &Self) -> bool {
+        let (mine, theirs) = (&self.members, &other.members);
+        let members = mine.iter().zip(theirs).all(|(a, b)| Arc::ptr_eq(a, b));
+        let both = self.endpoints.iter().zip(&other.endpoints);
+        let rules = both
+            .into_iter()
+            .all(|(a, b)| Arc::ptr_eq(&a.rules, &b.rules));
+        let counts = (mine.len(), self.endpoints.len());
+        let resources = [Kind::Resource, Kind::Template].into_iter().all(|kind| {
+            let (mine, theirs) = (self.table(kind), other.table(kind));
+            mine.upstreams().eq(theirs.upstreams())
+        });
+        let counted = counts == (theirs.len(), other.endpoints.len());
+        members && rules && resources && counted && self.links == other.links
+    }
+
     /// Who has this resource, and under which URI it knows it.
     ///
     /// In this order: the qualified form, the lists, a template that begins like it, the only

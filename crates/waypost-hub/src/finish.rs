@@ -20,6 +20,7 @@ use crate::event::request_id_field;
 use crate::hub::Hub;
 use crate::member::Member;
 use crate::own;
+use crate::questions::{Made, Target};
 use crate::reads::Missed;
 use crate::reply::{End, Reply};
 
@@ -44,6 +45,8 @@ pub(crate) struct Caller {
     asked: Option<Asked>,
     /// Of a resource whose answer is kept.
     missed: Option<Missed>,
+    /// What it asked for, where it may be asked itself.
+    target: Option<(Made, Target)>,
 }
 
 /// How a resource was asked for.
@@ -70,12 +73,19 @@ impl Caller {
             },
             asked: None,
             missed: None,
+            target: None,
         }
     }
 
     /// The same for a resource whose answer is to be kept.
     pub(crate) fn keeping(mut self, missed: Option<Missed>) -> Self {
         self.missed = missed;
+        self
+    }
+
+    /// The same for a call that was made for this.
+    pub(crate) fn of_target(mut self, made: Made, target: Target) -> Self {
+        self.target = Some((made, target));
         self
     }
 
@@ -131,6 +141,12 @@ fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
             ensure_freshness(result);
         }
         lead_back(result, member, caller, hub);
+    }
+    if let End::InputRequired(result) = &end
+        && let Some((made, target)) = &caller.target
+    {
+        let kept = hub.desk.input_wait();
+        hub.questions.note(result, made, target, kept);
     }
     if let Some(result) = end.result_mut() {
         own::sign_of(result, member);

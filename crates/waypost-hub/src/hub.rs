@@ -24,6 +24,7 @@ use crate::limit::Limit;
 use crate::makeup::{Makeup, Seat};
 use crate::member::Member;
 use crate::pins::{Approval, Pending, Pins};
+use crate::questions::Questions;
 use crate::readiness::Readiness;
 use crate::reads::Reads;
 use crate::registry::Learned;
@@ -76,6 +77,8 @@ pub struct Hub {
     pub(crate) cursors: Cursors,
     /// Answers that are still good.
     pub(crate) reads: Reads,
+    /// What callers are asked.
+    pub(crate) questions: Questions,
     store: Arc<dyn Store>,
     /// What tools were when they were last approved.
     pins: Arc<Pins>,
@@ -88,6 +91,8 @@ pub struct Hub {
     over: AtomicBool,
     /// Bumped when a first connect attempt ends or the catalogue changes.
     progress: watch::Sender<u64>,
+    /// Bumped when the catalogue is arranged in another way: see [`Catalog::is_arranged_as`].
+    arranged: watch::Sender<u64>,
 }
 
 /// One line of the table that `waypost check` prints.
@@ -131,6 +136,7 @@ impl Hub {
             listeners: Limit::new(config.limits.listeners),
             cursors: Cursors::new(&keys),
             reads: Reads::new(config.cache.resources),
+            questions: Questions::default(),
             pins: Arc::new(Pins::new(Arc::clone(&store))),
             store,
             rebuilding: Mutex::default(),
@@ -138,6 +144,7 @@ impl Hub {
             draining: CancellationToken::new(),
             over: AtomicBool::new(false),
             progress: watch::channel(0).0,
+            arranged: watch::channel(0).0,
         })
     }
 
@@ -285,16 +292,38 @@ impl Hub {
     /// How many calls wait for an answer of their caller, as far as Waypost or a connection of its
     /// own keeps something open for them.
     pub fn parked(&self) -> usize {
-        let upstreams = self
-            .members()
-            .into_iter()
-            .map(|member| member.upstream.parked());
+        let mut connections: Vec<Arc<Member>> = Vec::new();
+        let leavers = self.desk.leavers();
+        let waiting = self.replacements();
+        for member in self.members().into_iter().chain(waiting).chain(leavers) {
+            if !connections.iter().any(|known| known.shares(&member)) {
+                connections.push(member);
+            }
+        }
+        let upstreams = connections.iter().map(|member| member.upstream.parked());
         self.desk.parked() + upstreams.sum::<usize>()
+    }
+
+    /// Those who are to take the places of others of their names, once it is known what they have.
+    pub fn replacements(&self) -> Vec<Arc<Member>> {
+        let makeup = self.makeup.load();
+        let next = makeup.seats.iter().filter_map(|seat| seat.next.clone());
+        next.collect()
     }
 
     /// Changes of lists from now on.
     pub(crate) fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
+    }
+
+    /// Changes whenever [`Hub::catalog`] is arranged in another way.
+    pub(crate) fn arranged(&self) -> watch::Receiver<u64> {
+        self.arranged.subscribe()
+    }
+
+    /// Changes whenever an upstream gets somewhere.
+    pub(crate) fn progressing(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
     }
 
     /// Waits a moment for upstreams of the view that are connecting for the first time and of
@@ -352,6 +381,9 @@ impl Hub {
         self.catalog.store(Arc::clone(&after));
         known.into_iter().for_each(|member| member.set_listed());
         drop(rebuilding);
+        if !after.is_arranged_as(&before) {
+            self.arranged.send_modify(|count| *count += 1);
+        }
         self.announce(&before, &after);
         self.progressed();
     }

@@ -25,9 +25,11 @@ use crate::upstream::Upstream;
 /// What is known of a connection, whoever has it.
 #[derive(Debug, Default)]
 struct Lease {
-    /// When a caller was last given, or asked about, a task that dies with it; milliseconds since
-    /// the epoch.
+    /// When a caller was last given, or asked about, a task; milliseconds since the epoch.
     task: AtomicU64,
+    /// The same of a task that dies with it.
+    mortal: AtomicU64,
+    ended: CancellationToken,
 }
 
 /// So long after that somebody may still ask.
@@ -182,6 +184,27 @@ impl Member {
         self.leaving.cancelled().await;
     }
 
+    /// Nobody waits any more for what is still at it and its connection.
+    pub(crate) fn end(&self) {
+        self.lease.ended.cancel();
+    }
+
+    /// Whether it left and nothing goes on at it any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lease.ended.is_cancelled()
+    }
+
+    /// Resolves when nothing goes on at it any more.
+    pub(crate) async fn ended(&self) {
+        self.lease.ended.cancelled().await;
+    }
+
+    /// Whether it left and nobody serves in its place.
+    pub(crate) fn is_removed(&self) -> bool {
+        let left = self.left.get();
+        left.is_some_and(|left| left.next.as_ref().is_none_or(|next| next.settings.disabled))
+    }
+
     /// Whether the next one goes on with its connection.
     pub(crate) fn is_handed_on(&self) -> bool {
         self.left.get().is_some_and(|left| left.shares)
@@ -209,13 +232,22 @@ impl Member {
             .filter(|member| member.has_left())
     }
 
-    /// A caller was given, or asked about, a task that dies with the connection.
-    pub(crate) fn note_task(&self) {
-        self.lease.task.store(now_ms(), Ordering::Relaxed);
+    /// A caller was given, or asked about, a task, which may be `mortal`: die with the connection.
+    pub(crate) fn note_task(&self, mortal: bool) {
+        let now = now_ms();
+        self.lease.task.store(now, Ordering::Relaxed);
+        if mortal {
+            self.lease.mortal.store(now, Ordering::Relaxed);
+        }
     }
 
+    /// Whether somebody may still ask for a task that only this one could tell of.
     fn has_tasks_out(&self) -> bool {
-        let last = self.lease.task.load(Ordering::Relaxed);
+        let last = match self.is_removed() {
+            true => &self.lease.task,
+            false => &self.lease.mortal,
+        };
+        let last = last.load(Ordering::Relaxed);
         let since = Duration::from_millis(now_ms().saturating_sub(last));
         last != 0 && since < ASKS_AGAIN
     }

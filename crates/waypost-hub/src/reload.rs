@@ -73,10 +73,13 @@ impl Hub {
         self.desk.set_times(config.tasks.clone());
         plan.difference.gone = gone_views(&before, &after);
         self.makeup.store(Arc::new(after));
+        let catalog = self.catalog();
         for (member, next) in plan.left {
             let shares = next.as_ref().is_some_and(|next| next.shares(&member));
             member.leave(next, shares);
+            self.desk.leaves(&catalog, &member);
         }
+        drop(catalog);
         self.rebuild();
         for member in plan.new {
             self.look_after(member);
@@ -105,6 +108,7 @@ impl Hub {
         };
         self.makeup.store(Arc::new(makeup));
         old.leave(Some(Arc::clone(member)), false);
+        self.desk.leaves(&self.catalog(), &old);
         tracing::info!(upstream = &*member.name, "replaced");
         true
     }

@@ -23,6 +23,7 @@ use crate::listen;
 use crate::member::Member;
 use crate::meta;
 use crate::naming;
+use crate::questions::{self, Made, Target};
 use crate::reads::Found;
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
@@ -40,7 +41,7 @@ impl Hub {
             return Box::pin(hub.list(kind, call));
         }
         match call.method.as_str() {
-            method::TOOLS_CALL if hub.searches(&call.view) => {
+            method::TOOLS_CALL if hub.searches(&call.view) && !hub.goes_on(&call) => {
                 Box::pin(meta::serve(hub, Box::new(call)))
             }
             method::TOOLS_CALL => Box::pin(hub.tool(Box::new(call))),
@@ -82,16 +83,16 @@ impl Hub {
 
     pub(crate) async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
-        let entry = self.find(Kind::Tool, &call, &name).await?;
+        let (made, target) = self.target(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
-        let (said, seen) = (&call.headers, entry.seen_params());
+        let (said, seen) = (&call.headers, target.seen_params());
         if !said.absent
             && let Err(mismatch) = param::check(seen, arguments.as_ref(), &said.params)
         {
             let error = ErrorObject::new(code::HEADER_MISMATCH, &mismatch.to_string());
             return Ok(Reply::error(error));
         }
-        if let Some(own) = &entry.arguments {
+        if let Some(own) = &target.arguments {
             match own.complete(arguments.as_ref()) {
                 Ok(None) => {}
                 Ok(Some(arguments)) => call.params.set("arguments", arguments),
@@ -101,29 +102,61 @@ impl Hub {
                 }
             }
         }
-        call.params.set("name", Raw::string(&entry.original));
-        let (caller, member) = (Caller::of(&call), Arc::clone(&entry.member));
-        let reply = hop::send(&self, &member, call, |call| {
-            let (hub, member, original) = (Arc::clone(&self), Arc::clone(&member), &entry.original);
+        call.params.set("name", Raw::string(&target.original));
+        let caller = Caller::of(&call);
+        let reply = hop::send(&self, &target.member, call, |call| {
+            let (hub, target) = (Arc::clone(&self), &target);
             async move {
-                let call = hub.with_param_headers(&member, original, call)?;
-                hub.desk.call(&member, original, *call).await
+                let call = hub.with_param_headers(target, call)?;
+                let Target {
+                    member, original, ..
+                } = target;
+                hub.desk.call(member, original, *call).await
             }
         })
         .await?;
-        finish::from(reply, &member, caller, &self)
+        let member = Arc::clone(&target.member);
+        finish::from(reply, &member, caller.of_target(made, target), &self)
+    }
+
+    /// What a name stands for: where its caller comes back with an answer, what it stood for when it
+    /// was asked.
+    async fn target(
+        &self,
+        kind: Kind,
+        call: &Call,
+        name: &str,
+    ) -> Result<(Made, Target), CallError> {
+        let made = Made::of(call, kind, name);
+        if questions::comes_back(call) {
+            let current = self.catalog().find(kind, &call.view, name).cloned();
+            let current = current.map(|entry| Target::of(&entry));
+            let elsewhere = self.questions.elsewhere(call, &made, current.as_ref());
+            if let Some(target) = elsewhere.or(current) {
+                return Ok((made, target));
+            }
+        }
+        let entry = self.find(kind, call, name).await?;
+        Ok((made, Target::of(&entry)))
+    }
+
+    /// Whether a call goes on that was made when the view was not searched.
+    fn goes_on(&self, call: &Call) -> bool {
+        let name = call.params.string("name").unwrap_or_default();
+        let made = Made::of(call, Kind::Tool, &name);
+        self.questions.know(call, &made)
     }
 
     /// Repeats arguments in headers as the tool's schema wants it now.
     fn with_param_headers(
         &self,
-        member: &Arc<Member>,
-        original: &str,
+        target: &Target,
         mut call: Box<Call>,
     ) -> Result<Box<Call>, CallError> {
         let catalog = self.catalog();
+        let (member, original) = (&target.member, &target.original);
         let entry = catalog.of_member(Kind::Tool, &call.view, member, original);
-        let declared = entry.map(|e| &*e.params).unwrap_or_default();
+        let declared = entry.map_or(&*target.params, |entry| &*entry.params);
         let headers = param::headers(declared, call.params.get("arguments"))
             .map_err(|e| CallError::unknown(format!("`arguments`: {e}")))?;
         let others = std::mem::take(&mut call.headers).params;
@@ -139,9 +172,13 @@ impl Hub {
 
     pub(crate) async fn prompt(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
-        let entry = self.find(Kind::Prompt, &call, &name).await?;
-        call.params.set("name", Raw::string(&entry.original));
-        Box::pin(self.forward(&entry.member, call, Some(&entry.original))).await
+        let (made, target) = self.target(Kind::Prompt, &call, &name).await?;
+        let Target {
+            member, original, ..
+        } = target.clone();
+        call.params.set("name", Raw::string(&original));
+        let caller = Caller::of(&call).of_target(made, target);
+        Box::pin(self.forward_for(caller, &member, call, Some(&original))).await
     }
 
     pub(crate) async fn resource(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {

@@ -294,12 +294,6 @@ impl Entry {
         self
     }
 
-    /// Those of its header parameters that callers see.
-    pub(crate) fn seen_params(&self) -> &[ParamHeader] {
-        let own = self.arguments.as_ref();
-        own.map_or(&self.params, |own| &own.params)
-    }
-
     /// What it is called where it comes from, or by the file.
     pub(crate) fn plain_name(&self) -> &str {
         self.renamed.as_deref().unwrap_or(&self.original)

@@ -10,7 +10,7 @@ use crate::member::Member;
 use crate::naming;
 
 /// Who has resources, and in which views they are several.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Links {
     able: HashSet<Arc<str>>,
     /// Those of which nothing is known.

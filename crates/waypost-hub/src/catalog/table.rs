@@ -195,6 +195,11 @@ impl Table {
         self.shelves.get(*self.by_upstream.get(upstream)?)
     }
 
+    /// Who contributes something.
+    pub(super) fn upstreams(&self) -> impl Iterator<Item = &str> {
+        self.shelves.iter().map(|shelf| &*shelf.member.name)
+    }
+
     /// All of it.
     pub fn listed(&self) -> Listed<'_> {
         Listed {

@@ -1,5 +1,6 @@
 //! One upstream's part of a listener's stream.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::time::{Instant, timeout, timeout_at};
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::META;
 use waypost_wire::method;
@@ -21,7 +23,7 @@ use crate::error::CallError;
 use crate::event::SubscriptionRefused;
 use crate::forward::usable;
 use crate::member::Member;
-use crate::reply::{End, Event, EventStream};
+use crate::reply::End;
 use crate::subscription::{Said, Subscription, Why};
 use crate::tasks::passthrough::ensure_complete_inside;
 
@@ -59,6 +61,16 @@ impl fmt::Debug for Sight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Sight")
     }
+}
+
+/// What is listened to at one upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Names {
+    upstream: Arc<str>,
+    /// Each with what the client calls it.
+    pub(super) uris: Vec<(String, String)>,
+    /// Handles.
+    pub(super) tasks: Vec<String>,
 }
 
 /// A subscription to one upstream, as far as the upstream acknowledged it.
@@ -107,7 +119,22 @@ impl Group {
         self.tasks.push((id, handle.to_owned()));
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn names(&self) -> Names {
+        let handles = self.tasks.iter().map(|(_, handle)| handle.clone());
+        Names {
+            upstream: Arc::clone(&self.member.name),
+            uris: self.uris.clone(),
+            tasks: handles.collect(),
+        }
+    }
+
+    /// The same with no tasks but these.
+    pub(super) fn with_tasks(mut self, handles: &HashSet<String>) -> Self {
+        self.tasks.retain(|(_, handle)| handles.contains(handle));
+        self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
         self.uris.is_empty() && self.tasks.is_empty()
     }
 
@@ -223,13 +250,9 @@ impl Group {
             }
             None => return None,
         }
-        if notification.method == method::TASK_STATUS
-            && !ensure_complete_inside(&mut notification.params)
-        {
-            return None;
-        }
-        self.take_out_undeclared(&mut notification.params);
-        Some(notification)
+        let is_task = notification.method == method::TASK_STATUS;
+        let declared = &self.frame.meta.capabilities;
+        (!is_task || is_fit(&mut notification.params, declared)).then_some(notification)
     }
 
     /// What the client calls a part of a resource that it listens to: as it does the resource, with
@@ -242,20 +265,6 @@ impl Group {
         };
         let part = self.uris.iter().find_map(exposed)?;
         (self.sight.0)(&self.member, original).then_some(part)
-    }
-
-    /// A listener that could not answer a task's question learns that there is one from the
-    /// status; `tasks/get` tells it what to declare.
-    fn take_out_undeclared(&self, params: &mut Object) {
-        let Some(requests) = params.get("inputRequests") else {
-            return;
-        };
-        let questions = asks::questions(requests);
-        let declared = &self.frame.meta.capabilities;
-        let fine = questions.is_some_and(|q| asks::undeclared(&q, declared).is_none());
-        if !fine {
-            params.remove("inputRequests");
-        }
     }
 }
 
@@ -305,6 +314,26 @@ impl Source {
         })
     }
 
+    /// One whose group was told of before, by this upstream or another: what may have been missed
+    /// is told once it stands.
+    pub(super) fn anew(group: Group) -> Self {
+        Self {
+            subscription: Subscription::new(&group.member, group.call()),
+            group,
+            is_promised: false,
+            pending: Vec::new(),
+        }
+    }
+
+    pub(super) fn names(&self) -> Names {
+        self.group.names()
+    }
+
+    /// Whether its upstream left and nobody took the place.
+    pub(super) fn has_left(&self) -> bool {
+        self.group.member.has_left()
+    }
+
     /// The client's names of the resources that are listened to.
     pub(super) fn heard_uris(&self) -> impl Iterator<Item = &str> {
         self.group.uris.iter().map(|(_, exposed)| exposed.as_str())
@@ -313,16 +342,6 @@ impl Source {
     /// The client's handles of the tasks that are listened to.
     pub(super) fn heard_tasks(&self) -> impl Iterator<Item = &str> {
         self.group.tasks.iter().map(|(_, exposed)| exposed.as_str())
-    }
-
-    /// The notifications, under the client's names. A lost subscription is opened again, and what
-    /// may have been missed meanwhile is told then; it ends only when everything that was listened
-    /// to is gone.
-    pub(super) fn into_events(self) -> EventStream {
-        Box::pin(stream::unfold(self, |mut source| async move {
-            let event = source.next().await?;
-            Some((Ok(Event::Notification(event)), source))
-        }))
     }
 
     /// Goes on at the member that took the place of one that left; `false` if there is none, or
@@ -339,19 +358,24 @@ impl Source {
         !self.group.is_empty()
     }
 
-    async fn next(&mut self) -> Option<Notification> {
+    /// The next notification, under the client's names. A lost subscription is opened again, and
+    /// what may have been missed meanwhile is told then; there is none only when everything that
+    /// was listened to is gone.
+    pub(super) async fn next(&mut self) -> Option<Notification> {
         loop {
             if let Some(notification) = self.pending.pop() {
                 return Some(notification);
             }
             let said = tokio::select! {
-                said = self.subscription.next() => said,
+                // Its rules count no more.
+                biased;
                 () = self.group.member.left() => {
                     if self.follow() {
                         continue;
                     }
                     return None;
                 }
+                said = self.subscription.next() => said,
             };
             match said {
                 Said::Notification(notification) => {
@@ -411,6 +435,22 @@ impl Source {
     }
 }
 
+/// Whether what is said of a task can be told. A listener that could not answer its question learns
+/// that there is one from the status; `tasks/get` tells it what to declare.
+pub(super) fn is_fit(task: &mut Object, declared: &ClientCapabilities) -> bool {
+    if !ensure_complete_inside(task) {
+        return false;
+    }
+    if let Some(requests) = task.get("inputRequests") {
+        let questions = asks::questions(requests);
+        let fine = questions.is_some_and(|q| asks::undeclared(&q, declared).is_none());
+        if !fine {
+            task.remove("inputRequests");
+        }
+    }
+    true
+}
+
 /// How a task is now, by the answer to `call`, as the notification that was missed would have told
 /// it.
 async fn ask(member: Arc<Member>, id: String, call: Call) -> Option<Notification> {
@@ -447,7 +487,6 @@ fn updated(uri: &str) -> Notification {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use waypost_wire::capability::ClientCapabilities;
 
     use super::*;
     use crate::error::Kind;

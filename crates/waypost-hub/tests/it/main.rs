@@ -11,6 +11,8 @@
 mod collisions;
 mod fake;
 mod forwarding;
+mod heard;
+mod leaving;
 mod links;
 mod listening;
 mod misplaced;
