@@ -15,6 +15,9 @@ use crate::member::Member;
 use crate::pins::Pinned;
 use crate::registry::Learned;
 
+/// So much of what is wrong with one definition is told.
+const FLAWS: usize = 5;
+
 /// What one upstream lists of a kind, sorted by original name.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -81,7 +84,10 @@ impl Reading {
         for raw in items {
             let read = Definition::read(kind, raw);
             match read.and_then(|definition| sieve.pass(raw, definition)) {
-                Ok(definition) => definitions.extend(definition),
+                Ok(definition) => {
+                    dropped.extend(definition.as_ref().and_then(|d| mended(member, kind, d)));
+                    definitions.extend(definition);
+                }
                 Err(why) => {
                     refused += 1;
                     let object = raw.as_object().ok();
@@ -128,4 +134,23 @@ impl Reading {
             pinned,
         }
     }
+}
+
+/// What is told of a definition that could be shown in part only.
+fn mended(member: &Member, kind: Kind, definition: &Definition) -> Option<Warning> {
+    let flaws = definition.flaws.iter().take(FLAWS);
+    let flaws: Vec<String> = flaws.map(ToString::to_string).collect();
+    let more = definition.flaws.len() - flaws.len();
+    let more = match more {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let (name, flaws) = (clip(&definition.original, NAME), flaws.join(", "));
+    (!flaws.is_empty()).then(|| Warning {
+        upstream: Arc::clone(&member.name),
+        text: format!(
+            "{} `{name}` is shown without what is wrong: {flaws}{more}",
+            kind.word()
+        ),
+    })
 }
