@@ -178,6 +178,9 @@ pub enum Rejected {
         /// The parameter.
         param: String,
     },
+    /// The file hides a parameter that callers would see all the same.
+    #[error("a hidden parameter of it is behind a `$ref`, where it would still be seen")]
+    Seen,
 }
 
 /// A definition as an upstream sent it, read as far as needed.
