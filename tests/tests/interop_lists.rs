@@ -13,6 +13,7 @@ use waypost_testkit::client::Client;
 use waypost_testkit::misbehave::bad_definitions::bad_definitions;
 use waypost_tests::gateway::Gateway;
 use waypost_tests::interop::{Interop, Steps};
+use waypost_tests::rmcp_driver::RmcpClient;
 
 /// What can be listed, as the protocol's schemas have it.
 const DEFINITIONS: &str =
@@ -192,6 +193,13 @@ async fn r17_r28_no_wrong_definition_costs_a_real_client_the_others() -> anyhow:
             let seen = steps.field(list, "names")?;
             assert_eq!(*seen, json!(names), "{who}: {list}");
         }
+    }
+    let expected = KINDS.map(|(.., list)| expected[list].len());
+    for rmcp in [
+        RmcpClient::connect(url).await?,
+        RmcpClient::open(url).await?,
+    ] {
+        assert_eq!(rmcp.listed().await?, expected);
     }
     Ok(())
 }
