@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod endpoint;
 pub mod entry;
 mod globs;
+mod hiding;
 pub(crate) mod links;
 pub mod list;
 mod patterns;

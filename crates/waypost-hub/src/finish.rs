@@ -124,6 +124,9 @@ pub(crate) fn from(
 }
 
 fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
+    if let Some(missed) = &caller.missed {
+        missed.end();
+    }
     if let Some(task) = idle_task(&mut end, caller) {
         keep_back_undeclared(task, caller);
     } else if let Some(refused) = refused(&end, member, caller) {

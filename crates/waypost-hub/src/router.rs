@@ -24,7 +24,7 @@ use crate::member::Member;
 use crate::meta;
 use crate::naming;
 use crate::questions::{self, Made, Target};
-use crate::reads::Found;
+use crate::reads::{Found, Missed};
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
 use crate::{carry, discover};
@@ -189,7 +189,7 @@ impl Hub {
             Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
         };
         call.params.set("uri", Raw::string(&original));
-        let found = self.reads.find(&member, &call, &original);
+        let found = self.reads.find(&member, &call, &original).await;
         let caller = Caller::of(&call).asked(Asked {
             exposed: uri,
             original,
@@ -201,8 +201,13 @@ impl Hub {
             Found::Missed(missed) => Some(missed),
             Found::Nothing => None,
         };
+        let lead = missed.as_ref().and_then(Missed::lead);
         let caller = caller.keeping(missed);
-        Box::pin(self.forward_for(caller, &member, call, None)).await
+        let reply = Box::pin(self.forward_for(caller, &member, call, None)).await;
+        if let (Err(_), Some(lead)) = (&reply, lead) {
+            lead.end();
+        }
+        reply
     }
 
     async fn complete(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {

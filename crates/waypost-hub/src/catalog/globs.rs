@@ -7,6 +7,7 @@ use waypost_wire::uri;
 
 use super::entry::Kind;
 use super::template::{self, Stance};
+use crate::naming;
 
 /// The patterns of one kind.
 #[derive(Debug)]
@@ -87,6 +88,12 @@ impl Globs {
             let denied = self.denies(&bare) || matches!(templates(&bare), Stance::Denied);
             allows(uri) && allows(&plain) && !uri::is_evasive(&plain) && !denied
         };
+        // The server may be a gateway too, to which this is the qualified form of a URI.
+        let inner = naming::unqualified(original);
+        let is_inner_denied = |uri: &str| self.denies(uri) || templates(uri) == Stance::Denied;
+        if inner.iter().any(|uri| is_inner_denied(uri)) {
+            return false;
+        }
         // Many a server parses it as browsers do, to which `file:/a/./b` is `file:///a/b`.
         let parsed = Url::parse(original).ok();
         fine(original) && parsed.is_none_or(|parsed| fine(parsed.as_str()))

@@ -15,6 +15,9 @@ use crate::member::Member;
 use crate::pins::Pinned;
 use crate::registry::Learned;
 
+/// So much of what is wrong with one definition is told.
+const FLAWS: usize = 5;
+
 /// What one upstream lists of a kind, sorted by original name.
 #[derive(Debug)]
 pub(super) struct Reading {
@@ -76,6 +79,7 @@ impl Reading {
         let pinned = member.pinned();
         let mut sieve = Sieve::new(member, kind, pinned.as_deref());
         let (mut refused, mut again) = (Few::new(member), Few::new(member));
+        let mut mended = Few::new(member);
         let mut seen = HashSet::new();
         for raw in items {
             let read = Definition::read(kind, raw);
@@ -88,7 +92,13 @@ impl Reading {
                 continue;
             }
             match read.and_then(|definition| sieve.pass(raw, definition)) {
-                Ok(definition) => definitions.extend(definition),
+                Ok(definition) => {
+                    let shown = definition.as_ref().filter(|shown| !shown.flaws.is_empty());
+                    shown
+                        .into_iter()
+                        .for_each(|shown| mended.add(|| told(kind, shown)));
+                    definitions.extend(definition);
+                }
                 Err(why) => refused.add(|| {
                     let object = raw.as_object().ok();
                     let name = object.and_then(|o| o.string(kind.name_member()));
@@ -110,6 +120,12 @@ impl Reading {
         }
         .emit();
         dropped.extend(refused.told(|more| format!("{more} more {}s are dropped", kind.word())));
+        dropped.extend(mended.told(|more| {
+            format!(
+                "{more} more {}s are shown without what is wrong in them",
+                kind.word()
+            )
+        }));
         dropped.extend(again.told(|more| format!("{more} more {}s are listed twice", kind.word())));
         definitions.sort_by(|a, b| a.original.cmp(&b.original));
         let mut held = sieve.held;
@@ -142,4 +158,17 @@ fn sides(member: &Member, kind: Kind, shown: &[Definition], held: &Held) -> Side
         .iter()
         .map(|text| (Arc::clone(text), Side::Denied));
     Sides::new(shown.chain(denied))
+}
+
+/// What is told of a definition that can be shown in part only.
+fn told(kind: Kind, definition: &Definition) -> String {
+    let flaws = definition.flaws.iter().take(FLAWS);
+    let flaws: Vec<String> = flaws.map(ToString::to_string).collect();
+    let more = match definition.flaws.len() - flaws.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let (name, flaws) = (clip(&definition.original, NAME), flaws.join(", "));
+    let kind = kind.word();
+    format!("{kind} `{name}` is shown without what is wrong: {flaws}{more}")
 }

@@ -1,12 +1,12 @@
 //! One upstream's part of a listener's stream.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, timeout, timeout_at};
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::message::Notification;
@@ -31,6 +31,9 @@ use crate::tasks::passthrough::ensure_complete_inside;
 /// may take.
 const ASKED_AT_ONCE: usize = 8;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// So many notifications are taken at once from what waits at an upstream.
+const GATHERED: usize = 256;
 
 /// Resources and tasks of one upstream: its own names and those that the client used.
 #[derive(Clone, Debug)]
@@ -79,8 +82,10 @@ pub(super) struct Source {
     subscription: Subscription,
     /// The client was told that this will be heard, and the server has not said so yet.
     is_promised: bool,
-    /// What was made when a subscription was opened anew and is still to be told.
-    pending: Vec<Notification>,
+    /// What is still to be told.
+    pending: VecDeque<Notification>,
+    /// What the upstream said after that.
+    said: Option<Said>,
 }
 
 impl Group {
@@ -280,7 +285,8 @@ impl Source {
             group,
             subscription,
             is_promised: false,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
+            said: None,
         };
         match said {
             Ok(Said::Live(acknowledged)) => source.group.keep_acknowledged(&acknowledged),
@@ -310,7 +316,8 @@ impl Source {
             group,
             subscription,
             is_promised: false,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
+            said: None,
         })
     }
 
@@ -321,7 +328,8 @@ impl Source {
             subscription: Subscription::new(&group.member, group.call()),
             group,
             is_promised: false,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
+            said: None,
         }
     }
 
@@ -363,9 +371,11 @@ impl Source {
     /// was listened to is gone.
     pub(super) async fn next(&mut self) -> Option<Notification> {
         loop {
-            if let Some(notification) = self.pending.pop() {
+            self.gather();
+            if let Some(notification) = self.pending.pop_front() {
                 return Some(notification);
             }
+            let heard = self.said.take();
             let said = tokio::select! {
                 // Its rules count no more.
                 biased;
@@ -375,13 +385,16 @@ impl Source {
                     }
                     return None;
                 }
-                said = self.subscription.next() => said,
+                said = async {
+                    match heard {
+                        Some(said) => said,
+                        None => self.subscription.next().await,
+                    }
+                } => said,
             };
             match said {
                 Said::Notification(notification) => {
-                    if let Some(notification) = self.group.renamed(notification) {
-                        return Some(notification);
-                    }
+                    self.pending.extend(self.group.renamed(notification));
                 }
                 Said::Live(acknowledged) => {
                     let asked = self.group.uris.clone();
@@ -397,7 +410,7 @@ impl Source {
                         }
                         self.subscription.ask_next_time(self.group.call());
                     }
-                    self.pending = self.group.missed().await;
+                    self.pending.extend(self.group.missed().await);
                 }
                 Said::Lost if self.group.has_lost_tasks() => {
                     self.group.tasks.clear();
@@ -418,6 +431,40 @@ impl Source {
                 }
                 Said::Lost => {}
             }
+        }
+    }
+
+    /// Takes what waits at the upstream while something is to be told. A resource that changed often
+    /// meanwhile is told of once.
+    fn gather(&mut self) {
+        for _ in 0..GATHERED {
+            if self.pending.is_empty() || self.said.is_some() {
+                return;
+            }
+            let Some(said) = self.subscription.next().now_or_never() else {
+                return;
+            };
+            match said {
+                Said::Notification(notification) => {
+                    if let Some(told) = self.group.renamed(notification) {
+                        self.add(told);
+                    }
+                }
+                said @ (Said::Live(_) | Said::Lost) => self.said = Some(said),
+            }
+        }
+    }
+
+    fn add(&mut self, told: Notification) {
+        let same = |other: &&mut Notification| {
+            let is_update = told.method == method::RESOURCE_UPDATED;
+            is_update
+                && told.method == other.method
+                && told.params.get("uri") == other.params.get("uri")
+        };
+        match self.pending.iter_mut().find(same) {
+            Some(other) => *other = told,
+            None => self.pending.push_back(told),
         }
     }
 

@@ -26,6 +26,7 @@ mod routing;
 mod search;
 mod searching;
 mod shaping;
+mod sharing;
 mod slow_listeners;
 mod sound;
 mod stopping;

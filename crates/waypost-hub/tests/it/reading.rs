@@ -219,6 +219,35 @@ async fn what_a_server_says_has_changed_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_has_changed_is_read_again_however_it_is_spelled() {
+    let (a, voices) = server("a", &json!({ "ttlMs": 3_600_000, "cacheScope": "public" }));
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let filter = json!({ "resourceSubscriptions": ["file:///x"] });
+    let mut events = listen(&hub, &filter).await;
+    next(&mut events).await;
+    let spellings = [
+        "file:///x",
+        "FILE:///x",
+        "file:///%78",
+        "file:///./x",
+        "file:///x?q",
+    ];
+    for (before, uri) in spellings.iter().enumerate() {
+        assert_eq!(text(&hub, read(uri)).await, before.to_string());
+    }
+    let updated = notification(
+        "notifications/resources/updated",
+        &json!({ "uri": "file:///x" }),
+    );
+    say(&voices, &updated);
+    next(&mut events).await;
+    for (before, uri) in spellings.iter().enumerate() {
+        let again = before + spellings.len();
+        assert_eq!(text(&hub, read(uri)).await, again.to_string(), "{uri}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_was_on_its_way_when_its_resource_changed_is_not_kept() {
     let said = json!({ "contents": [], "ttlMs": 60_000, "cacheScope": "public" });
     let lists = [

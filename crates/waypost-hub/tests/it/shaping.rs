@@ -162,6 +162,17 @@ async fn r05_what_an_upstreams_filters_hide_is_as_unknown_as_what_it_never_had()
 }
 
 #[tokio::test(start_paused = true)]
+async fn r05_a_denied_resource_of_a_gateway_is_not_read_by_its_qualified_form() {
+    let (hub, fake) = shaped("    resources: { deny: ['db://users/*'] }\n").await;
+    let read = |uri: &str| hub.call(call("resources/read", &json!({ "uri": uri })));
+    for uri in ["u+inner+db://users/rows", "u+a+b+db://users/x"] {
+        assert_eq!(error(read(uri).await).await["code"], -32602, "{uri}");
+    }
+    result(read("u+inner+db://open/x").await).await;
+    assert_eq!(fake.seen().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r05_a_template_that_is_denied_by_its_text_stands_for_nothing() {
     let (hub, _) = shaped(FILTERS).await;
     for uri in ["db://other/rows", "u+db://other/rows", "DB://other/%72ows"] {

@@ -30,7 +30,10 @@ async fn r28_a_malformed_definition_is_left_out_and_the_rest_of_the_list_stays()
     let bad = Fake::new("bad", capabilities, &lists, |call| Ok(echo(call)));
     let fine = Fake::with_tools("fine", &["x"]);
     let hub = hub(&upstreams(&["bad", "fine"]), &[&bad, &fine]).await;
-    assert_eq!(names(&hub).await, ["bad_good", "bad_loose", "fine_x"]);
+    assert_eq!(
+        names(&hub).await,
+        ["bad_good", "bad_loose", "bad_said", "fine_x"]
+    );
     let tools = result(hub.call(call("tools/list", &json!({}))).await).await["tools"].clone();
     let is_text = |value: &Value| value.is_null() || value.is_string();
     for tool in tools.as_array().unwrap() {
@@ -42,7 +45,7 @@ async fn r28_a_malformed_definition_is_left_out_and_the_rest_of_the_list_stays()
     }
     let listed = |method: &str| hub.call(call(method, &json!({})));
     let prompts = result(listed("prompts/list").await).await;
-    assert_eq!(prompts["prompts"].as_array().unwrap().len(), 1);
+    assert_eq!(prompts["prompts"].as_array().unwrap().len(), 2);
     let resources = result(listed("resources/list").await).await;
     assert_eq!(resources["resources"].as_array().unwrap().len(), 1);
 
@@ -53,8 +56,8 @@ async fn r28_a_malformed_definition_is_left_out_and_the_rest_of_the_list_stays()
         "tool `?` is dropped: its `name` is no string",
         "tool `none` is dropped: its `inputSchema` is no object",
         "tool `text` is dropped: its `inputSchema` is not of the type `object`",
-        "tool `said` is dropped: its `description` is no string",
-        "prompt `q` is dropped: its `arguments` is no array",
+        "tool `said` is shown without what is wrong: its `description` is no string",
+        "prompt `q` is shown without what is wrong: its `arguments` is no array",
         "resource `a:c` is dropped: its `name` is no string",
     ] {
         assert!(said.contains(&part), "{part}: {said:#?}");
