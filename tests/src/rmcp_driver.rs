@@ -118,6 +118,20 @@ impl RmcpClient {
             .collect())
     }
 
+    /// How many tools, prompts, resources and templates there are.
+    ///
+    /// # Errors
+    /// When it does not understand a list.
+    pub async fn listed(&self) -> anyhow::Result<[usize; 4]> {
+        let service = &self.service;
+        Ok([
+            Box::pin(service.list_all_tools()).await?.len(),
+            Box::pin(service.list_all_prompts()).await?.len(),
+            Box::pin(service.list_all_resources()).await?.len(),
+            Box::pin(service.list_all_resource_templates()).await?.len(),
+        ])
+    }
+
     /// The messages of the questions that were answered.
     #[must_use]
     pub fn asked(&self) -> Vec<String> {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::inputs::Inputs;
+use crate::load;
 use crate::node::{Kind, Node};
 use crate::path::KeyPath;
 use crate::problem::Problem;
@@ -148,14 +149,14 @@ impl Values<'_> {
     fn file(&mut self, path: &str) -> Result<String, (String, String)> {
         let whole = self.folder.join(path);
         self.inputs.file(&whole);
-        let mut text = std::fs::read_to_string(whole).map_err(|error| {
+        let mut text = load::text_of(&whole).map_err(|reason| {
             let hint = if Path::new(path).is_absolute() {
                 "make it readable for the user that Waypost runs as, or correct the path"
             } else {
                 "the path is relative to the configuration file"
             };
             (
-                format!("cannot read the file `{path}`: {}", reason(&error)),
+                format!("cannot read the file `{path}`: {reason}"),
                 hint.to_owned(),
             )
         })?;

@@ -1,6 +1,7 @@
 //! From sources to a checked configuration.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::problem::{Problem, Severity};
 use crate::sources::{self, Sources};
 use crate::yaml;
 
-/// The largest configuration file, in bytes.
+/// The largest file that is read, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
 /// A configuration, and what is odd about it.
@@ -136,14 +137,26 @@ fn main_file(sources: &Sources, problems: &mut Vec<Problem>) -> Node {
     }
 }
 
-fn text_of(path: &Path) -> Result<String, String> {
-    let length = std::fs::metadata(path)
-        .map_err(|error| interpolate::reason(&error))?
-        .len();
-    if length > MAX_FILE {
+/// What a file has in it; else why that cannot be read. Nothing is waited for: a pipe might never
+/// end, and with it no reading of the configuration.
+pub(crate) fn text_of(path: &Path) -> Result<String, String> {
+    let told = |error: &std::io::Error| interpolate::reason(error);
+    let about = std::fs::metadata(path).map_err(|error| told(&error))?;
+    if about.is_dir() {
+        return Err("it is a folder".to_owned());
+    }
+    if !about.is_file() {
+        return Err("it is no regular file, but a pipe, a socket or a device".to_owned());
+    }
+    let file = std::fs::File::open(path).map_err(|error| told(&error))?;
+    let mut text = String::new();
+    // What it says of its length need not be true.
+    let read = file.take(MAX_FILE + 1).read_to_string(&mut text);
+    if text.len() as u64 > MAX_FILE || about.len() > MAX_FILE {
         return Err(format!("larger than {MAX_FILE} bytes"));
     }
-    std::fs::read_to_string(path).map_err(|error| interpolate::reason(&error))
+    read.map_err(|error| told(&error))?;
+    Ok(text)
 }
 
 fn text_layer(name: &str, text: &str, problems: &mut Vec<Problem>) -> Node {

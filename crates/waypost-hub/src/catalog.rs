@@ -10,7 +10,8 @@ pub mod endpoint;
 pub mod entry;
 pub mod family;
 mod globs;
-mod links;
+mod hiding;
+pub(crate) mod links;
 pub mod list;
 mod patterns;
 mod read;
@@ -40,7 +41,7 @@ use rules::Rules;
 use sieve::Held;
 pub use table::Table;
 use table::{Listed, same};
-use template::Stance;
+use template::{Sides, Stance};
 
 /// A snapshot of everything that clients can see.
 #[derive(Debug, Default)]
@@ -78,6 +79,13 @@ pub enum Missing {
     Unknown,
     /// Several could have it.
     Ambiguous(Vec<Arc<str>>),
+    /// Some could have it of which nothing is known yet.
+    Unheard {
+        /// These.
+        unheard: Vec<Arc<str>>,
+        /// All that could have it, in the file's order.
+        candidates: Vec<Arc<str>>,
+    },
 }
 
 /// A view, looked up.
@@ -195,18 +203,34 @@ impl Catalog {
         }
     }
 
+    /// What a view shows of what an upstream itself calls `original`.
+    pub fn of_member(
+        &self,
+        kind: Kind,
+        view: &View,
+        at: &Member,
+        original: &str,
+    ) -> Option<&Arc<Entry>> {
+        let table = match self.scope(view) {
+            Scope::All => self.table(kind),
+            Scope::Upstream(upstream) if *at.name == *upstream => self.table(kind),
+            Scope::Endpoint(endpoint) => endpoint.table(kind)?,
+            Scope::Upstream(_) | Scope::Nothing => return None,
+        };
+        table.of_member(at, original)
+    }
+
     /// Whether a view shows what an upstream itself calls `original`.
     pub fn shows_original(&self, kind: Kind, view: &View, at: &Member, original: &str) -> bool {
-        let whole = || self.table(kind).of_member(at, original).is_some();
-        match self.scope(view) {
-            Scope::All => whole(),
-            Scope::Upstream(upstream) => *at.name == *upstream && whole(),
-            Scope::Endpoint(endpoint) => {
-                let table = endpoint.table(kind);
-                table.is_some_and(|table| table.of_member(at, original).is_some())
-            }
-            Scope::Nothing => false,
-        }
+        self.of_member(kind, view, at, original).is_some()
+    }
+
+    /// The tables in which all tools are that any view shows: an endpoint with names of its own may
+    /// show what `/mcp` has no name for.
+    pub(crate) fn tool_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        let own = self.endpoints.iter().filter(|e| e.rules.prefix.is_some());
+        let own = own.filter_map(|endpoint| endpoint.table(Kind::Tool));
+        std::iter::once(&self.tools).chain(own)
     }
 
     /// What a view lists of a kind.
@@ -325,10 +349,29 @@ impl Catalog {
         views.filter(differs).collect()
     }
 
+    /// Whether its members are those of `other`, and the rules of its endpoints too; and those who
+    /// have resources, or may have some, are the same, of which the first has those that others have
+    /// too.
+    pub(crate) fn is_arranged_as(&self, other: &Self) -> bool {
+        let (mine, theirs) = (&self.members, &other.members);
+        let members = mine.iter().zip(theirs).all(|(a, b)| Arc::ptr_eq(a, b));
+        let both = self.endpoints.iter().zip(&other.endpoints);
+        let rules = both
+            .into_iter()
+            .all(|(a, b)| Arc::ptr_eq(&a.rules, &b.rules));
+        let counts = (mine.len(), self.endpoints.len());
+        let resources = [Kind::Resource, Kind::Template].into_iter().all(|kind| {
+            let (mine, theirs) = (self.table(kind), other.table(kind));
+            mine.upstreams().eq(theirs.upstreams())
+        });
+        let counted = counts == (theirs.len(), other.endpoints.len());
+        members && rules && resources && counted && self.links == other.links
+    }
+
     /// Who has this resource, and under which URI it knows it.
     ///
     /// In this order: the qualified form, the lists, a template that begins like it, the only
-    /// upstream with resources.
+    /// upstream with resources, once it is known of all whether they have any.
     ///
     /// # Errors
     /// [`Missing`] when nobody or several could have it.
@@ -345,51 +388,105 @@ impl Catalog {
         if let Some(entry) = self.find(Kind::Resource, view, uri) {
             return Ok((Arc::clone(&entry.member), entry.original.to_string()));
         }
-        if !self.allows_uri(view, uri) {
-            return Err(Missing::Unknown);
-        }
         let mut able = self.template_owners(view, uri);
         if able.is_empty() {
-            let has = |m: &&Arc<Member>| self.has_resources(&m.name);
-            able = self.shown(view).filter(has).cloned().collect();
+            let may = |m: &&Arc<Member>| self.may_have_resources(&m.name);
+            able = self.shown(view).filter(may).cloned().collect();
+            // A template stands for it that nobody may see: it is no other upstream's.
+            if able.iter().any(|member| self.denies(view, member, uri)) {
+                return Err(Missing::Unknown);
+            }
         }
-        able.retain(|member| self.opens(member, uri));
+        able.retain(|member| self.opens(view, member, uri));
+        let names = || able.iter().map(|member| Arc::clone(&member.name));
+        let unheard: Vec<_> = names().filter(|name| self.is_unheard(name)).collect();
         match able.as_slice() {
             [] => Err(Missing::Unknown),
+            // What it has may be anything, and asking another one would be a guess.
+            _ if !unheard.is_empty() => Err(Missing::Unheard {
+                unheard,
+                candidates: names().collect(),
+            }),
             [member] => Ok((Arc::clone(member), uri.to_owned())),
             // Nothing says which; asking any of them could read another server's secret.
-            several => Err(Missing::Ambiguous(
-                several.iter().map(|m| Arc::clone(&m.name)).collect(),
-            )),
+            _ => Err(Missing::Ambiguous(names().collect())),
         }
     }
 
-    fn lets_read(&self, view: &View, member: &Member, original: &str) -> bool {
+    /// Whether a resource of this member may be read, as its server calls it.
+    pub(crate) fn lets_read(&self, view: &View, member: &Member, original: &str) -> bool {
         self.shows_original(Kind::Resource, view, member, original)
-            || (self.allows_uri(view, original) && self.opens(member, original))
+            || self.opens(view, member, original)
     }
 
-    /// Whether a view lets a URI be read that is in no list.
-    fn allows_uri(&self, view: &View, original: &str) -> bool {
-        match self.scope(view) {
-            Scope::All | Scope::Upstream(_) => true,
-            Scope::Endpoint(endpoint) => endpoint.opens(original),
+    /// Whether a view and the file let a URI of this member be read that is in no list: none that
+    /// only a template stands for which is denied.
+    fn opens(&self, view: &View, member: &Member, original: &str) -> bool {
+        let by_view = match self.scope(view) {
+            Scope::All => true,
+            Scope::Upstream(upstream) => *member.name == *upstream,
+            Scope::Endpoint(endpoint) => endpoint.opens(&member.name, original),
             Scope::Nothing => false,
+        };
+        let by_file = || {
+            let Some(shaping) = member.shaping() else {
+                return true;
+            };
+            let sides = self.reading(Kind::Template, &member.name);
+            let sides = sides.map(|reading| &reading.sides);
+            let globs = shaping.globs(Kind::Resource);
+            globs.allows_uri(original, |uri| {
+                sides.map_or(Stance::Unsaid, |sides| sides.stance(uri))
+            })
+        };
+        by_view && by_file()
+    }
+
+    /// Whether a template of this member stands for a URI that is denied, and none that is shown.
+    fn denies(&self, view: &View, member: &Member, uri: &str) -> bool {
+        let mut sides = self.sides(view, &member.name);
+        sides.any(|sides| sides.stance(uri) == Stance::Denied)
+    }
+
+    /// The templates of an upstream where some of them may be hidden by the file or the view.
+    fn sides<'c>(
+        &'c self,
+        view: &View,
+        upstream: &str,
+    ) -> impl Iterator<Item = &'c Sides> + use<'c> {
+        let by_file = self.reading(Kind::Template, upstream);
+        let by_view = match self.scope(view) {
+            Scope::Endpoint(endpoint) => endpoint.sides(upstream),
+            Scope::All | Scope::Upstream(_) | Scope::Nothing => None,
+        };
+        by_file
+            .map(|reading| &reading.sides)
+            .into_iter()
+            .chain(by_view)
+    }
+
+    /// How much it is to find out whose a URI is that `upstream` named; in templates to look at.
+    fn cost(&self, view: &View, upstream: &str, uri: &str) -> usize {
+        let all = self
+            .templates_of(view)
+            .map_or(0, |all| all.templates().cost(uri));
+        let own: usize = self
+            .sides(view, upstream)
+            .map(|sides| sides.cost(uri))
+            .sum();
+        1 + all + own
+    }
+
+    fn templates_of(&self, view: &View) -> Option<&Arc<Table>> {
+        match self.scope(view) {
+            Scope::All | Scope::Upstream(_) => Some(&self.templates),
+            Scope::Endpoint(endpoint) => endpoint.table(Kind::Template),
+            Scope::Nothing => None,
         }
     }
 
-    /// Whether the file lets a URI of this member be read that is in no list: none that only a
-    /// template stands for which the file denies.
-    pub(crate) fn opens(&self, member: &Member, original: &str) -> bool {
-        let Some(shaping) = member.shaping() else {
-            return true;
-        };
-        let key = (Kind::Template, Arc::clone(&member.name));
-        let reading = self.readings.get(&key);
-        let globs = shaping.globs(Kind::Resource);
-        globs.allows_uri(original, |uri| {
-            reading.map_or(Stance::Unsaid, |reading| reading.stance(globs, uri))
-        })
+    fn reading(&self, kind: Kind, upstream: &str) -> Option<&Arc<Reading>> {
+        self.readings.get(&(kind, Arc::from(upstream)))
     }
 
     /// Pinned tools of an upstream that are not as they were.
@@ -405,24 +502,26 @@ impl Catalog {
     }
 
     fn held(&self, kind: Kind, upstream: &str) -> Option<&Held> {
-        let key = (kind, Arc::from(upstream));
-        self.readings.get(&key).map(|reading| &reading.held)
+        self.reading(kind, upstream).map(|reading| &reading.held)
     }
 
     /// Whose templates stand for a URI; where none does, whose begin like it. Servers differ in
     /// what they let a variable be, so the second is a guess, but no other would know it better.
     fn template_owners(&self, view: &View, uri: &str) -> Vec<Arc<Member>> {
         let scope = self.scope(view);
+        let Some(table) = self.templates_of(view) else {
+            return Vec::new();
+        };
         let begins = |entry: &&Arc<Entry>| {
             let literal = template::beginning(&entry.original);
-            !literal.is_empty() && uri.starts_with(literal) && scope.shows(&entry.member.name)
+            !literal.is_empty() && scope.shows(&entry.member.name)
         };
-        let begin: Vec<_> = self.templates.entries().filter(begins).collect();
-        let stand = |entry: &&&Arc<Entry>| template::stands_for(&entry.original, uri);
-        let any = begin.iter().any(|entry| stand(&entry));
+        let begin = table.templates().begin(uri).filter(begins);
+        let stand = |entry: &&Arc<Entry>| template::stands_for(&entry.original, uri);
+        let any = begin.clone().any(|entry| stand(&entry));
         let mut owners: Vec<Arc<Member>> = Vec::new();
-        for entry in begin.iter().filter(|entry| !any || stand(entry)) {
-            if !owners.iter().any(|m| Arc::ptr_eq(m, &entry.member)) {
+        for entry in begin.filter(|entry| !any || stand(entry)) {
+            if !owners.iter().rev().any(|m| Arc::ptr_eq(m, &entry.member)) {
                 owners.push(Arc::clone(&entry.member));
             }
         }

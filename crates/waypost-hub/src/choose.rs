@@ -3,29 +3,40 @@
 use std::sync::Arc;
 
 use tokio::time::Instant;
+use waypost_wire::raw::Raw;
 
 use crate::call::Call;
-use crate::catalog::entry::{Entry, Kind};
+use crate::catalog::entry::Kind;
 use crate::catalog::family::{Choice, Unchosen};
 use crate::error::{CallError, Kind as ErrorKind};
 use crate::hub::{Hub, is_unknown};
 use crate::member::Member;
 use crate::meta::answer;
+use crate::questions::{Chosen, Target};
 use crate::reply::Reply;
 
 impl Hub {
-    /// The tool that a call is for, of those there is a choice of; the argument that says so is
-    /// taken out of the call. An upstream that is still starting is waited for as long as a call to
-    /// it may take. Who says nothing, or something wrong, is told what can be said, in a form that
-    /// a model sees.
+    /// The tool that a call is for, where `shown` stands for those of several upstreams; the argument
+    /// that says so is taken out of the call. An upstream that is still starting is waited for as long
+    /// as a call to it may take. Who says nothing, or something wrong, is told what can be said, in a
+    /// form that a model sees.
     pub(crate) async fn choose(
         &self,
         name: &str,
-        choice: &Choice,
+        shown: Target,
         call: &mut Call,
-    ) -> Result<Result<Arc<Entry>, Reply>, CallError> {
+    ) -> Result<Result<Target, Reply>, CallError> {
+        let choice = match &shown.choice {
+            Chosen::Alone => return Ok(Ok(shown)),
+            // It was said before the caller was asked.
+            Chosen::By(argument) => {
+                leave_out(argument, call);
+                return Ok(Ok(shown));
+            }
+            Chosen::Open(choice) => choice,
+        };
         let wrong = match take(choice, call) {
-            Ok(entry) => return Ok(Ok(entry)),
+            Ok(target) => return Ok(Ok(target)),
             Err(wrong) => wrong,
         };
         let refusal = || Ok(Err(answer::refusal(&wrong.to_string())));
@@ -37,7 +48,7 @@ impl Hub {
         let again = self.catalog().find(Kind::Tool, &call.view, name).cloned();
         let again = again.and_then(|entry| entry.choice.clone());
         match again.map(|choice| take(&choice, call)) {
-            Some(Ok(entry)) => Ok(Ok(entry)),
+            Some(Ok(target)) => Ok(Ok(target)),
             _ if member.learned().is_none() => {
                 Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
                     .detail("nothing is known of it yet")
@@ -63,8 +74,16 @@ impl Hub {
     }
 }
 
-fn take(choice: &Choice, call: &mut Call) -> Result<Arc<Entry>, Unchosen> {
+fn take(choice: &Choice, call: &mut Call) -> Result<Target, Unchosen> {
     let (entry, arguments) = choice.select(call.params.get("arguments"))?;
     call.params.set("arguments", arguments);
-    Ok(Arc::clone(entry))
+    Ok(Target::chosen(entry, &choice.argument))
+}
+
+fn leave_out(argument: &str, call: &mut Call) {
+    let arguments = call.params.get("arguments");
+    if let Some(Ok(mut arguments)) = arguments.map(Raw::as_object) {
+        arguments.remove(argument);
+        call.params.set("arguments", arguments.into());
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -221,6 +222,16 @@ const OTHER: &str = "other";
 /// The values that there are, by upstream.
 static LABELS: Mutex<BTreeMap<String, BTreeSet<String>>> = Mutex::new(BTreeMap::new());
 
+/// How many upstreams were forgotten, so that each core knows when it keeps too much.
+static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
+
+/// Nothing is to be kept any more of an upstream that is gone.
+pub(crate) fn forget(upstream: &str) {
+    let mut all = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.remove(upstream);
+    FORGOTTEN.fetch_add(1, Ordering::Relaxed);
+}
+
 /// The value that stands for `target`.
 fn label<'a>(upstream: &str, target: &'a str) -> &'a str {
     let mut all = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -247,7 +258,8 @@ struct Counted {
 type Kept = BTreeMap<String, BTreeMap<String, BTreeMap<String, BTreeMap<&'static str, Counted>>>>;
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    /// With how many upstreams were forgotten when it was begun.
+    static KEPT: RefCell<(u64, Kept)> = RefCell::default();
 }
 
 impl Counted {
@@ -258,7 +270,11 @@ impl Counted {
         outcome: &'static str,
         count: impl FnOnce(&Self),
     ) {
-        KEPT.with_borrow_mut(|kept| {
+        KEPT.with_borrow_mut(|(since, kept)| {
+            let forgotten = FORGOTTEN.load(Ordering::Relaxed);
+            if *since != forgotten {
+                (*since, *kept) = (forgotten, Kept::new());
+            }
             let find = |target| {
                 let methods = kept.get(upstream)?;
                 methods.get(method)?.get(target)?.get(outcome)
@@ -308,6 +324,19 @@ mod tests {
         assert_eq!(*last, OTHER);
         assert_eq!(label("changing", "7"), "7");
         assert_eq!(label("another", &names[TARGETS]), names[TARGETS]);
+    }
+
+    #[test]
+    fn nothing_is_kept_of_an_upstream_that_is_gone() {
+        Counted::with("gone", "tools/call", "a", "ok", |_| {});
+        let knows = || {
+            let kept = KEPT.with_borrow(|(_, kept)| kept.contains_key("gone"));
+            (LABELS.lock().unwrap().contains_key("gone"), kept)
+        };
+        assert_eq!(knows(), (true, true));
+        forget("gone");
+        Counted::with("there", "tools/call", "a", "ok", |_| {});
+        assert_eq!(knows(), (false, false));
     }
 
     #[test]

@@ -14,11 +14,13 @@ use waypost_wire::task::Status;
 
 use crate::asks;
 use crate::call::{Call, View};
+use crate::catalog::links::Qualifier;
 use crate::error::CallError;
 use crate::event::request_id_field;
 use crate::hub::Hub;
 use crate::member::Member;
 use crate::own;
+use crate::questions::{Made, Target};
 use crate::reads::Missed;
 use crate::reply::{End, Reply};
 
@@ -43,6 +45,8 @@ pub(crate) struct Caller {
     asked: Option<Asked>,
     /// Of a resource whose answer is kept.
     missed: Option<Missed>,
+    /// What it asked for, where it may be asked itself.
+    target: Option<(Made, Target)>,
 }
 
 /// How a resource was asked for.
@@ -69,12 +73,19 @@ impl Caller {
             },
             asked: None,
             missed: None,
+            target: None,
         }
     }
 
     /// The same for a resource whose answer is to be kept.
     pub(crate) fn keeping(mut self, missed: Option<Missed>) -> Self {
         self.missed = missed;
+        self
+    }
+
+    /// The same for a call that was made for this.
+    pub(crate) fn of_target(mut self, made: Made, target: Target) -> Self {
+        self.target = Some((made, target));
         self
     }
 
@@ -113,6 +124,9 @@ pub(crate) fn from(
 }
 
 fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
+    if let Some(missed) = &caller.missed {
+        missed.end();
+    }
     if let Some(task) = idle_task(&mut end, caller) {
         keep_back_undeclared(task, caller);
     } else if let Some(refused) = refused(&end, member, caller) {
@@ -131,6 +145,12 @@ fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
         }
         lead_back(result, member, caller, hub);
     }
+    if let End::InputRequired(result) = &end
+        && let Some((made, target)) = &caller.target
+    {
+        let kept = hub.desk.input_wait();
+        hub.questions.note(result, made, target, kept);
+    }
     if let Some(result) = end.result_mut() {
         own::sign_of(result, member);
     }
@@ -147,9 +167,10 @@ fn lead_back(result: &mut Object, member: &Member, caller: &Caller, hub: &Hub) {
     if !misleads && asked.is_none() {
         return;
     }
+    let mut qualifier = Qualifier::new(&catalog, &caller.view, &member.name);
     links::replace(result, answer, &mut |uri| match asked {
         Some(asked) if asked.original == uri => Some(asked.exposed.clone()),
-        _ if misleads => catalog.qualified(&caller.view, &member.name, uri),
+        _ if misleads => qualifier.of(uri),
         _ => None,
     });
 }
@@ -163,9 +184,8 @@ pub(crate) fn lead_task_back(params: &mut Object, view: &View, hub: &Hub) {
         return;
     };
     if catalog.may_mislead(view, &member.name) {
-        links::replace(params, Answer::Task, &mut |uri| {
-            catalog.qualified(view, &member.name, uri)
-        });
+        let mut qualifier = Qualifier::new(&catalog, view, &member.name);
+        links::replace(params, Answer::Task, &mut |uri| qualifier.of(uri));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_config::config::Config;
@@ -24,6 +24,7 @@ use crate::limit::Limit;
 use crate::makeup::{Makeup, Seat};
 use crate::member::Member;
 use crate::pins::{Approval, Pending, Pins};
+use crate::questions::Questions;
 use crate::readiness::Readiness;
 use crate::reads::Reads;
 use crate::registry::Learned;
@@ -76,6 +77,8 @@ pub struct Hub {
     pub(crate) cursors: Cursors,
     /// Answers that are still good.
     pub(crate) reads: Reads,
+    /// What callers are asked.
+    pub(crate) questions: Questions,
     store: Arc<dyn Store>,
     /// What tools were when they were last approved.
     pins: Arc<Pins>,
@@ -88,6 +91,8 @@ pub struct Hub {
     over: AtomicBool,
     /// Bumped when a first connect attempt ends or the catalogue changes.
     progress: watch::Sender<u64>,
+    /// Bumped when the catalogue is arranged in another way: see [`Catalog::is_arranged_as`].
+    arranged: watch::Sender<u64>,
 }
 
 /// One line of the table that `waypost check` prints.
@@ -131,6 +136,7 @@ impl Hub {
             listeners: Limit::new(config.limits.listeners),
             cursors: Cursors::new(&keys),
             reads: Reads::new(config.cache.resources),
+            questions: Questions::default(),
             pins: Arc::new(Pins::new(Arc::clone(&store))),
             store,
             rebuilding: Mutex::default(),
@@ -138,6 +144,7 @@ impl Hub {
             draining: CancellationToken::new(),
             over: AtomicBool::new(false),
             progress: watch::channel(0).0,
+            arranged: watch::channel(0).0,
         })
     }
 
@@ -285,16 +292,38 @@ impl Hub {
     /// How many calls wait for an answer of their caller, as far as Waypost or a connection of its
     /// own keeps something open for them.
     pub fn parked(&self) -> usize {
-        let upstreams = self
-            .members()
-            .into_iter()
-            .map(|member| member.upstream.parked());
+        let mut connections: Vec<Arc<Member>> = Vec::new();
+        let leavers = self.desk.leavers();
+        let waiting = self.replacements();
+        for member in self.members().into_iter().chain(waiting).chain(leavers) {
+            if !connections.iter().any(|known| known.shares(&member)) {
+                connections.push(member);
+            }
+        }
+        let upstreams = connections.iter().map(|member| member.upstream.parked());
         self.desk.parked() + upstreams.sum::<usize>()
+    }
+
+    /// Those who are to take the places of others of their names, once it is known what they have.
+    pub fn replacements(&self) -> Vec<Arc<Member>> {
+        let makeup = self.makeup.load();
+        let next = makeup.seats.iter().filter_map(|seat| seat.next.clone());
+        next.collect()
     }
 
     /// Changes of lists from now on.
     pub(crate) fn changes(&self) -> broadcast::Receiver<Change> {
         self.changes.subscribe()
+    }
+
+    /// Changes whenever [`Hub::catalog`] is arranged in another way.
+    pub(crate) fn arranged(&self) -> watch::Receiver<u64> {
+        self.arranged.subscribe()
+    }
+
+    /// Changes whenever an upstream gets somewhere.
+    pub(crate) fn progressing(&self) -> watch::Receiver<u64> {
+        self.progress.subscribe()
     }
 
     /// Waits a moment for upstreams of the view that are connecting for the first time and of
@@ -352,6 +381,9 @@ impl Hub {
         self.catalog.store(Arc::clone(&after));
         known.into_iter().for_each(|member| member.set_listed());
         drop(rebuilding);
+        if !after.is_arranged_as(&before) {
+            self.arranged.send_modify(|count| *count += 1);
+        }
         self.announce(&before, &after);
         self.progressed();
     }
@@ -393,14 +425,28 @@ impl Hub {
     }
 
     /// Trusts tools as somebody saw them, over restarts too; gives those that still are so, and so
-    /// are approved.
+    /// are approved. Goes on to its end where nobody waits for it any more.
     ///
     /// # Errors
     /// [`StoreError`] when the state could not be written. What was approved before that stays.
-    pub async fn approve(&self, wanted: &[Approval]) -> Result<Vec<Approval>, StoreError> {
+    pub async fn approve(
+        self: &Arc<Self>,
+        wanted: &[Approval],
+    ) -> Result<Vec<Approval>, StoreError> {
+        let (hub, wanted) = (Arc::clone(self), wanted.iter().cloned().collect());
+        let (tell, told) = oneshot::channel();
+        self.background
+            .spawn(|_| async move { drop(tell.send(hub.trust(&wanted).await)) });
+        told.await.unwrap_or_else(|_| {
+            let (action, source) = ("save", "shutting down".into());
+            Err(StoreError { action, source })
+        })
+    }
+
+    async fn trust(&self, wanted: &HashSet<Approval>) -> Result<Vec<Approval>, StoreError> {
         let catalog = self.catalog();
-        let mut approved = Vec::new();
-        for member in catalog.members.iter() {
+        let (mut approved, mut failed) = (Vec::new(), None);
+        for member in &catalog.members {
             let mut own = catalog.pending(&member.name).to_vec();
             let approval = |pending: &Pending| Approval {
                 upstream: member.name.to_string(),
@@ -408,15 +454,19 @@ impl Hub {
                 digest: pending.digest.to_string(),
             };
             own.retain(|pending| wanted.contains(&approval(pending)));
-            if !own.is_empty() {
-                self.pins.approve(member, &own).await?;
-                approved.extend(own.iter().map(approval));
+            if own.is_empty() {
+                continue;
             }
+            if let Err(error) = self.pins.approve(member, &own).await {
+                failed = Some(error);
+                break;
+            }
+            approved.extend(own.iter().map(approval));
         }
         if !approved.is_empty() {
             self.rebuild();
         }
-        Ok(approved)
+        failed.map_or(Ok(approved), Err)
     }
 
     async fn remember(&self) {

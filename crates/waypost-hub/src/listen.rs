@@ -2,6 +2,7 @@
 //! resources and tasks, on one stream (specification: subscriptions).
 
 mod filter;
+mod heard;
 mod polled;
 mod source;
 
@@ -31,7 +32,7 @@ use crate::reply::{End, Event, EventStream, Reply};
 use crate::status::State;
 use crate::subscription::Why;
 use filter::{Filter, Wishes};
-use polled::Polled;
+use heard::Heard;
 use source::{Group, Source};
 
 /// How long the acknowledgement waits for the upstreams' own subscriptions: it must not promise
@@ -52,18 +53,18 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
     let permit = permit(&hub, &call)?;
     let shut_out = hub.shut_out.told(&call.principal, &call.view);
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
-    let changes = hub.changes();
+    let (changes, arranged) = (hub.changes(), hub.arranged());
     if !call.awaits_servers {
         let until = Instant::now() + LIVE_WITHIN;
         hub.wait_until(until, || all_followed(&hub, &call.view))
             .await;
     }
-    if filter.names_resources() {
-        hub.first_look(&call.view).await;
-    }
+    hub.await_owners(&call.view, filter.uris(), OPEN_WITHIN)
+        .await;
     hub.await_tasks(&call, filter.tasks(), OPEN_WITHIN).await;
     let until = Instant::now() + OPEN_WITHIN;
-    let Wishes { groups, tasks } = filter.wishes(&hub, &call);
+    let open = |handle: &str| hub.desk.open(&hub.catalog(), &call, handle).ok();
+    let Wishes { groups, tasks } = filter.wishes(&hub, &call, open);
     let sources = match sources(groups, call.awaits_servers, until).await {
         Ok(sources) => sources,
         Err(Why::Refused(error)) => return Ok(Reply::error(error)),
@@ -75,11 +76,9 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         id: call.id.raw().clone(),
     };
     let acknowledged = stamp.event(method::ACKNOWLEDGED, filter.acknowledged(&sources, &polled));
+    let heard = Heard::new(&hub, &call, &filter, arranged, (sources, polled));
     let own = OwnChanges::new(changes, filter, &call.view);
-    let mut events: Vec<EventStream> = vec![own.into_events()];
-    events.extend(sources.into_iter().map(Source::into_events));
-    events.extend(polled.into_iter().map(Polled::into_events));
-    let events = stream::select_all(events);
+    let events = stream::select(own.into_events(), heard.into_events());
     let draining = hub.draining().cancelled_owned();
     let stop = async move {
         tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use globset::{Glob, GlobMatcher};
@@ -25,9 +25,11 @@ use crate::upstream::Upstream;
 /// What is known of a connection, whoever has it.
 #[derive(Debug, Default)]
 struct Lease {
-    /// When a caller was last given, or asked about, a task that dies with it; milliseconds since
-    /// the epoch.
+    /// When a caller was last given, or asked about, a task; milliseconds since the epoch.
     task: AtomicU64,
+    /// The same of a task that dies with it.
+    mortal: AtomicU64,
+    ended: CancellationToken,
 }
 
 /// So long after that somebody may still ask.
@@ -75,6 +77,9 @@ pub struct Member {
     timeouts: Vec<(GlobMatcher, Duration)>,
     /// It came after the start.
     late: AtomicBool,
+    /// When one of this name came, if after the start; and whether it is the first that has it.
+    since: OnceLock<Instant>,
+    first: AtomicBool,
     /// Held by all members that have this connection.
     lease: Arc<Lease>,
     leaving: CancellationToken,
@@ -113,6 +118,9 @@ impl Member {
             own.store(theirs.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         member.late.store(before.is_late(), Ordering::Relaxed);
+        let is_first = before.first.load(Ordering::Relaxed);
+        member.first.store(is_first, Ordering::Relaxed);
+        member.came_as(before);
         member.follows(before);
         member
     }
@@ -144,6 +152,8 @@ impl Member {
                 .filter_map(|(p, t)| Some((matcher(p)?, *t)))
                 .collect(),
             late: AtomicBool::new(false),
+            since: OnceLock::new(),
+            first: AtomicBool::new(true),
             lease,
             leaving: CancellationToken::new(),
             left: OnceLock::new(),
@@ -174,6 +184,27 @@ impl Member {
         self.leaving.cancelled().await;
     }
 
+    /// Nobody waits any more for what is still at it and its connection.
+    pub(crate) fn end(&self) {
+        self.lease.ended.cancel();
+    }
+
+    /// Whether it left and nothing goes on at it any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lease.ended.is_cancelled()
+    }
+
+    /// Resolves when nothing goes on at it any more.
+    pub(crate) async fn ended(&self) {
+        self.lease.ended.cancelled().await;
+    }
+
+    /// Whether it left and nobody serves in its place.
+    pub(crate) fn is_removed(&self) -> bool {
+        let left = self.left.get();
+        left.is_some_and(|left| left.next.as_ref().is_none_or(|next| next.settings.disabled))
+    }
+
     /// Whether the next one goes on with its connection.
     pub(crate) fn is_handed_on(&self) -> bool {
         self.left.get().is_some_and(|left| left.shares)
@@ -201,13 +232,22 @@ impl Member {
             .filter(|member| member.has_left())
     }
 
-    /// A caller was given, or asked about, a task that dies with the connection.
-    pub(crate) fn note_task(&self) {
-        self.lease.task.store(now_ms(), Ordering::Relaxed);
+    /// A caller was given, or asked about, a task, which may be `mortal`: die with the connection.
+    pub(crate) fn note_task(&self, mortal: bool) {
+        let now = now_ms();
+        self.lease.task.store(now, Ordering::Relaxed);
+        if mortal {
+            self.lease.mortal.store(now, Ordering::Relaxed);
+        }
     }
 
+    /// Whether somebody may still ask for a task that only this one could tell of.
     fn has_tasks_out(&self) -> bool {
-        let last = self.lease.task.load(Ordering::Relaxed);
+        let last = match self.is_removed() {
+            true => &self.lease.task,
+            false => &self.lease.mortal,
+        };
+        let last = last.load(Ordering::Relaxed);
         let since = Duration::from_millis(now_ms().saturating_sub(last));
         last != 0 && since < ASKS_AGAIN
     }
@@ -219,8 +259,37 @@ impl Member {
     }
 
     /// It came after the start: readiness does not wait for it.
-    pub(crate) fn set_late(&self) {
+    fn set_late(&self) {
         self.late.store(true, Ordering::Relaxed);
+    }
+
+    /// It came at this moment, under a name that nobody had.
+    pub(crate) fn came(&self, at: Instant) {
+        self.set_late();
+        self.since.get_or_init(|| at);
+    }
+
+    /// It is to take the place of one that came earlier.
+    pub(crate) fn succeeds(&self, before: &Self) {
+        self.set_late();
+        self.first.store(false, Ordering::Relaxed);
+        self.came_as(before);
+    }
+
+    fn came_as(&self, before: &Self) {
+        if let Some(at) = before.since() {
+            self.since.get_or_init(|| at);
+        }
+    }
+
+    /// When one of its name came, if after the start.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since.get().copied()
+    }
+
+    /// Whether it is connecting for the first time, and so was nobody of its name before it.
+    pub(crate) fn is_first_look(&self) -> bool {
+        self.first.load(Ordering::Relaxed) && self.status.state() == State::Starting
     }
 
     /// Whether it came after the start.

@@ -63,6 +63,16 @@ pub(crate) fn split_uri(uri: &str) -> Option<(&str, String)> {
     Some((upstream, plain.to_owned()))
 }
 
+/// What a URI may stand for that looks like the qualified form of another one, of each before it.
+pub(crate) fn unqualified(uri: &str) -> Vec<String> {
+    let is_name = |name: &str| name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+    let plain = |uri: &String| {
+        let (upstream, plain) = split_uri(uri)?;
+        is_name(upstream).then_some(plain)
+    };
+    std::iter::successors(plain(&uri.to_owned()), plain).collect()
+}
+
 fn hash(upstream: &str, original: &str) -> String {
     // The upstream's name cannot hold a NUL, so the pair is unambiguous.
     let digest = Sha256::digest(format!("{upstream}\0{original}"));
@@ -118,6 +128,18 @@ mod tests {
                 Some(("one", uri.to_owned())),
                 "{qualified}"
             );
+        }
+    }
+
+    #[test]
+    fn a_uri_may_be_qualified_more_than_once() {
+        for (uri, inner) in [
+            ("a+b+mail://x+y", ["b+mail://x+y", "mail://x+y"].as_slice()),
+            ("ui://a+b+page", &["ui://b+page", "ui://page"]),
+            ("mail://a+b", &[]),
+            ("mail:a", &[]),
+        ] {
+            assert_eq!(unqualified(uri), inner, "{uri}");
         }
     }
 

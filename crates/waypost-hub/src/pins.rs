@@ -60,7 +60,7 @@ pub(crate) struct Pins {
 }
 
 /// Something about a tool that is to be trusted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Approval {
     /// The upstream.
     pub upstream: String,
@@ -238,7 +238,7 @@ impl Pins {
     /// Trusts these tools as they are now, over restarts too.
     ///
     /// # Errors
-    /// [`StoreError`] when they could not be stored; then nothing has changed.
+    /// [`StoreError`] when it is not known that they are stored; until a restart nothing changes.
     pub(crate) async fn approve(
         &self,
         member: &Member,

@@ -3,15 +3,21 @@
 //! An answer is kept as long as its server said and no longer. One that is for everybody is given to
 //! everybody who may read the resource; any other only to whom it was given before. What a server
 //! says has changed is forgotten, and so is an answer that was on its way meanwhile.
+//!
+//! What several ask for at once is asked for once: the others wait for the first one's answer, and
+//! ask themselves where it is not to be kept. Should the first one leave, the next takes its place.
+
+mod flight;
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use moka::Expiry;
 use moka::sync::Cache;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
 use waypost_config::config::Isolation;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
@@ -21,6 +27,9 @@ use waypost_wire::uri;
 use crate::call::{Call, Comeback, Principal};
 use crate::event::ResourceLookedUp;
 use crate::member::Member;
+use flight::{Flights, Joined};
+
+pub(crate) use flight::Lead;
 
 /// Longest life that is believed: a day.
 const TTL_MOST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -28,12 +37,21 @@ const TTL_MOST: Duration = Duration::from_secs(24 * 60 * 60);
 /// What an entry takes beside its text, about.
 const OVERHEAD: usize = 256;
 
+/// So often a caller waits for another's answer before it asks itself,
+const WAITS: usize = 3;
+/// and no longer than this: who asked first may be slow to take the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Members of `_meta` that say nothing of what is wanted.
 const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 
 /// The answers of all upstreams.
 #[derive(Clone)]
-pub(crate) struct Reads(Option<Cache<Key, Kept>>);
+pub(crate) struct Reads {
+    /// `None` keeps nothing.
+    kept: Option<Cache<Key, Kept>>,
+    flights: Flights<Key>,
+}
 
 /// One upstream's part of them.
 pub(crate) struct OwnReads {
@@ -41,11 +59,13 @@ pub(crate) struct OwnReads {
     all: OnceLock<Reads>,
     /// How often something was forgotten.
     changes: AtomicU64,
+    /// Whether its last answer could be kept, so that the next one is worth waiting for.
+    keeps: AtomicBool,
 }
 
 /// Under what an answer is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
+pub(crate) struct Key {
     /// Of the member: another in its place has another.
     member: u64,
     who: Who,
@@ -66,6 +86,8 @@ struct Kept {
     result: Object,
     size: u32,
     until: Instant,
+    /// Of the URI, however it is spelled.
+    place: Arc<str>,
 }
 
 /// A read that was not found, and may be kept once it is answered.
@@ -77,6 +99,8 @@ pub(crate) struct Missed {
     who: Who,
     /// Changes until it was sent.
     changes: u64,
+    /// Others wait for it.
+    lead: Option<Lead<Key>>,
 }
 
 /// What was found.
@@ -105,47 +129,82 @@ impl Reads {
                 .support_invalidation_closures()
                 .build()
         });
-        Self(cache)
+        Self {
+            kept: cache,
+            flights: Flights::default(),
+        }
     }
 
-    /// Looks for the answer to a call of a member, whose URI is the member's own.
-    pub(crate) fn find(&self, member: &Arc<Member>, call: &Call, uri: &str) -> Found {
-        let Some(cache) = self.0.as_ref().filter(|_| is_plain(call)) else {
+    /// Looks for the answer to a call of a member, whose URI is the member's own; waits for it where
+    /// the same caller has just asked for it.
+    pub(crate) async fn find(&self, member: &Arc<Member>, call: &Call, uri: &str) -> Found {
+        if self.kept.is_none() || !is_plain(call) {
             return Found::Nothing;
-        };
+        }
         let own = member.reads();
         drop(own.all.set(self.clone()));
-        let changes = own.changes.load(Ordering::Acquire);
-        let uri: Arc<str> = uri.into();
-        let key = |who| Key {
-            member: own.id,
-            who,
+        let (who, uri) = (Who::of(member, call), Arc::from(uri));
+        let changes = || own.changes.load(Ordering::Acquire);
+        let missed = |who, changes, lead| Missed {
+            reads: self.clone(),
+            member: Arc::clone(member),
             uri: Arc::clone(&uri),
+            who,
+            changes,
+            lead,
         };
-        let now = Instant::now();
-        let find = |who| cache.get(&key(who)).filter(|kept| kept.until > now);
-        let who = Who::of(member, call);
-        let found = find(Who::Everybody).or_else(|| find(who.clone()));
+        let mut seen = changes();
+        let mut found = self.kept_for(own.id, &who, &uri);
+        let mut lead = None;
+        if found.is_none() && own.keeps.load(Ordering::Relaxed) {
+            let key = Key::new(own.id, who.clone(), &uri);
+            let patience = Instant::now() + PATIENCE;
+            for _ in 0..WAITS {
+                match self.flights.join(&key) {
+                    Joined::First(first) => lead = Some(first),
+                    Joined::Behind(flight) => {
+                        let ended = timeout_at(patience, flight.ended()).await;
+                        let is_over = ended.unwrap_or(true);
+                        seen = changes();
+                        found = self.kept_for(own.id, &who, &uri);
+                        if found.is_none() && !is_over {
+                            continue;
+                        }
+                    }
+                }
+                break;
+            }
+        }
         ResourceLookedUp {
             upstream: &member.name,
             found: found.is_some(),
         }
         .emit();
-        if let Some(Kept {
+        found.map_or_else(|| Found::Missed(missed(who, seen, lead)), Found::Answer)
+    }
+
+    /// What is kept for a caller, or for everybody, with what is left of its life.
+    fn kept_for(&self, member: u64, who: &Who, uri: &Arc<str>) -> Option<Object> {
+        let cache = self.kept.as_ref()?;
+        let now = Instant::now();
+        let find = |who| {
+            let kept = cache.get(&Key::new(member, who, uri));
+            kept.filter(|kept| kept.until > now)
+        };
+        let found = find(Who::Everybody).or_else(|| find(who.clone()));
+        let Kept {
             mut result, until, ..
-        }) = found
-        {
-            let left = (until - now).as_millis();
-            result.set(TTL_MS, Raw::from_serialize(&left));
-            return Found::Answer(result);
-        }
-        Found::Missed(Missed {
-            reads: self.clone(),
-            member: Arc::clone(member),
-            uri,
-            who,
-            changes,
-        })
+        } = found?;
+        let left = (until - now).as_millis();
+        result.set(TTL_MS, Raw::from_serialize(&left));
+        Some(result)
+    }
+}
+
+impl Key {
+    fn new(member: u64, who: Who, uri: &Arc<str>) -> Self {
+        let uri = Arc::clone(uri);
+        Self { member, who, uri }
     }
 }
 
@@ -157,34 +216,54 @@ fn is_plain(call: &Call) -> bool {
 }
 
 impl Missed {
-    /// Keeps an answer, if its server says for how long.
+    /// Keeps an answer, if its server says for how long, and lets those have it who wait for it.
     pub(crate) fn keep(&self, result: &Object) {
-        let Some(cache) = &self.reads.0 else { return };
+        let is_kept = self.put(result);
+        self.member.reads().keeps.store(is_kept, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// There is an answer, so those who wait for it are not to wait for another.
+    pub(crate) fn end(&self) {
+        if let Some(lead) = &self.lead {
+            lead.end();
+        }
+    }
+
+    /// What says later that there is no answer, should it be so.
+    pub(crate) fn lead(&self) -> Option<Lead<Key>> {
+        self.lead.clone()
+    }
+
+    /// Whether its server said for how long it is good.
+    fn put(&self, result: &Object) -> bool {
+        let Some(cache) = &self.reads.kept else {
+            return false;
+        };
         let ttl = result.get(TTL_MS).and_then(Raw::as_i64);
         let ttl = Duration::from_millis(ttl.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0));
         if ttl.is_zero() {
-            return;
+            return false;
         }
         // A part of a message would keep all of it.
         let Ok(result) = Raw::from(result).as_object() else {
-            return;
+            return false;
         };
         let public = result.get(CACHE_SCOPE).map(Raw::text) == Some("\"public\"");
         let own = self.member.reads();
-        let key = Key {
-            member: own.id,
-            who: if public {
-                Who::Everybody
-            } else {
-                self.who.clone()
-            },
-            uri: Arc::clone(&self.uri),
+        let who = if public {
+            Who::Everybody
+        } else {
+            self.who.clone()
         };
-        let size = result.encoded_len() + self.uri.len() + OVERHEAD;
+        let key = Key::new(own.id, who, &self.uri);
+        let place: Arc<str> = place(&self.uri).into();
+        let size = result.encoded_len() + self.uri.len() + place.len() + OVERHEAD;
         let kept = Kept {
             result,
             size: u32::try_from(size).unwrap_or(u32::MAX),
             until: Instant::now() + ttl.min(TTL_MOST),
+            place,
         };
         if own.changes.load(Ordering::Acquire) == self.changes {
             cache.insert(key.clone(), kept);
@@ -195,7 +274,15 @@ impl Missed {
                 cache.invalidate(&key);
             }
         }
+        true
     }
+}
+
+/// The address of a resource, for whoever compares: one for all spellings that a server may take
+/// for the same, and perhaps for some that it does not.
+fn place(uri: &str) -> String {
+    let parsed = Url::parse(uri).map_or_else(|_| uri.to_owned(), Into::into);
+    uri::bare(&uri::decoded(&parsed)).to_lowercase()
 }
 
 impl Who {
@@ -212,7 +299,7 @@ impl Who {
 
 impl fmt::Debug for Reads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_some() {
+        f.write_str(if self.kept.is_some() {
             "Reads(on)"
         } else {
             "Reads(off)"
@@ -230,12 +317,13 @@ impl OwnReads {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             all: OnceLock::new(),
             changes: AtomicU64::new(0),
+            keeps: AtomicBool::new(true),
         }
     }
 
     /// A resource has changed, and with it what it is a part of, and what is a part of it.
     pub(crate) fn forget(&self, changed: &str) {
-        let changed = changed.to_owned();
+        let changed = place(changed);
         self.forget_if(move |kept| uri::is_part(kept, &changed) || uri::is_part(&changed, kept));
     }
 
@@ -246,11 +334,12 @@ impl OwnReads {
 
     fn forget_if(&self, is_stale: impl Fn(&str) -> bool + Send + Sync + 'static) {
         self.changes.fetch_add(1, Ordering::AcqRel);
-        let cache = self.all.get().and_then(|reads| reads.0.as_ref());
+        let cache = self.all.get().and_then(|reads| reads.kept.as_ref());
         let Some(cache) = cache else { return };
         let id = self.id;
         // Fails only where a cache was made without this.
-        drop(cache.invalidate_entries_if(move |key, _| key.member == id && is_stale(&key.uri)));
+        let is_stale = move |key: &Key, kept: &Kept| key.member == id && is_stale(&kept.place);
+        drop(cache.invalidate_entries_if(is_stale));
     }
 }
 
@@ -275,5 +364,25 @@ impl Expiry<Key, Kept> for Lives {
         _: Option<Duration>,
     ) -> Option<Duration> {
         self.expire_after_create(key, kept, at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_that_may_be_one_resource_have_one_place() {
+        for uri in [
+            "X://a/b",
+            "x://A/%62",
+            "x://a/b?q",
+            "x://u@a/./b/",
+            "x://a/c/../b#f",
+        ] {
+            assert_eq!(place(uri), "x://a/b", "{uri}");
+        }
+        assert_ne!(place("x://a/b"), place("x://a/bc"));
+        assert_eq!(place("no uri"), "no uri");
     }
 }

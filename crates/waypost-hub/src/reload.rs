@@ -5,6 +5,7 @@
 //! takes its place once it is known what is there. Who is left is drained by its supervisor.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use waypost_config::config::{Config, Upstream as Settings};
 
@@ -32,8 +33,8 @@ pub struct Difference {
 }
 
 /// What becomes of the seats, and of those who leave them.
-#[derive(Default)]
 struct Plan {
+    at: Instant,
     seats: Vec<Seat>,
     difference: Difference,
     /// Each with who takes its place.
@@ -52,7 +53,13 @@ impl Hub {
     ) -> Difference {
         let shaping = self.shaping.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.makeup();
-        let mut plan = Plan::default();
+        let mut plan = Plan {
+            at: Instant::now(),
+            seats: Vec::new(),
+            difference: Difference::default(),
+            left: Vec::new(),
+            new: Vec::new(),
+        };
         for settings in &config.upstreams {
             let seat = before
                 .seats
@@ -66,15 +73,19 @@ impl Hub {
         self.desk.set_times(config.tasks.clone());
         plan.difference.gone = gone_views(&before, &after);
         self.makeup.store(Arc::new(after));
+        let catalog = self.catalog();
         for (member, next) in plan.left {
             let shares = next.as_ref().is_some_and(|next| next.shares(&member));
             member.leave(next, shares);
+            self.desk.leaves(&catalog, &member);
         }
+        drop(catalog);
         self.rebuild();
         for member in plan.new {
             self.look_after(member);
         }
         for name in &plan.difference.removed {
+            event::forget(name);
             self.forget_later(name);
             event::definitions_gone(name);
         }
@@ -97,6 +108,7 @@ impl Hub {
         };
         self.makeup.store(Arc::new(makeup));
         old.leave(Some(Arc::clone(member)), false);
+        self.desk.leaves(&self.catalog(), &old);
         tracing::info!(upstream = &*member.name, "replaced");
         true
     }
@@ -131,7 +143,7 @@ impl Plan {
         let name: Arc<str> = settings.name.as_str().into();
         let Some(seat) = seat else {
             let member = make(settings);
-            member.set_late();
+            member.came(self.at);
             self.new.push(Arc::clone(&member));
             self.seats.push(Seat::of(member));
             return self.difference.added.push(name);
@@ -144,7 +156,7 @@ impl Plan {
         self.difference.changed.push(name);
         if old.settings.disabled || settings.disabled {
             let member = make(settings);
-            member.set_late();
+            member.came(self.at);
             self.replace(old, &member);
             self.left.extend(waiting.cloned().map(|next| (next, None)));
             return self.seats.push(Seat::of(member));
@@ -185,7 +197,7 @@ impl Plan {
         }
         self.left.extend(waiting.cloned().map(|next| (next, None)));
         let next = make(settings);
-        next.set_late();
+        next.succeeds(old);
         if let Some(learned) = old
             .learned()
             .filter(|l| l.fingerprint == settings.fingerprint)

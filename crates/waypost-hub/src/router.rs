@@ -11,7 +11,7 @@ use waypost_wire::param;
 use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, clip};
 
-use crate::call::{Call, CallHeaders};
+use crate::call::{Call, CallHeaders, View};
 use crate::catalog::entry::{Entry, Kind};
 use crate::catalog::{Missing, list};
 use crate::error::{CallError, Kind as ErrorKind};
@@ -23,7 +23,8 @@ use crate::listen;
 use crate::member::Member;
 use crate::meta;
 use crate::naming;
-use crate::reads::Found;
+use crate::questions::{self, Made, Target};
+use crate::reads::{Found, Missed};
 use crate::reply::Reply;
 use crate::upstream::CallFuture;
 use crate::{carry, discover};
@@ -40,7 +41,7 @@ impl Hub {
             return Box::pin(hub.list(kind, call));
         }
         match call.method.as_str() {
-            method::TOOLS_CALL if hub.searches(&call.view) => {
+            method::TOOLS_CALL if hub.searches(&call.view) && !hub.goes_on(&call) => {
                 Box::pin(meta::serve(hub, Box::new(call)))
             }
             method::TOOLS_CALL => Box::pin(hub.tool(Box::new(call))),
@@ -82,22 +83,20 @@ impl Hub {
 
     pub(crate) async fn tool(self: Arc<Self>, mut call: Box<Call>) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
-        let mut entry = self.find(Kind::Tool, &call, &name).await?;
+        let (made, shown) = self.target(Kind::Tool, &call, &name).await?;
         let arguments = call.params.get("arguments").cloned();
-        let (said, seen) = (&call.headers, entry.seen_params());
+        let (said, seen) = (&call.headers, shown.seen_params());
         if !said.absent
             && let Err(mismatch) = param::check(seen, arguments.as_ref(), &said.params)
         {
             let error = ErrorObject::new(code::HEADER_MISMATCH, &mismatch.to_string());
             return Ok(Reply::error(error));
         }
-        if let Some(choice) = entry.choice.clone() {
-            entry = match self.choose(&name, &choice, &mut call).await? {
-                Ok(entry) => entry,
-                Err(reply) => return Ok(reply),
-            };
-        }
-        if let Some(own) = &entry.arguments {
+        let target = match self.choose(&name, shown, &mut call).await? {
+            Ok(target) => target,
+            Err(reply) => return Ok(reply),
+        };
+        if let Some(own) = &target.arguments {
             match own.complete(call.params.get("arguments")) {
                 Ok(None) => {}
                 Ok(Some(arguments)) => call.params.set("arguments", arguments),
@@ -107,29 +106,61 @@ impl Hub {
                 }
             }
         }
-        call.params.set("name", Raw::string(&entry.original));
-        let (caller, member) = (Caller::of(&call), Arc::clone(&entry.member));
-        let reply = hop::send(&self, &member, call, |call| {
-            let (hub, member, original) = (Arc::clone(&self), Arc::clone(&member), &entry.original);
+        call.params.set("name", Raw::string(&target.original));
+        let caller = Caller::of(&call);
+        let reply = hop::send(&self, &target.member, call, |call| {
+            let (hub, target) = (Arc::clone(&self), &target);
             async move {
-                let call = hub.with_param_headers(&member, original, call)?;
-                hub.desk.call(&member, original, *call).await
+                let call = hub.with_param_headers(target, call)?;
+                let Target {
+                    member, original, ..
+                } = target;
+                hub.desk.call(member, original, *call).await
             }
         })
         .await?;
-        finish::from(reply, &member, caller, &self)
+        let member = Arc::clone(&target.member);
+        finish::from(reply, &member, caller.of_target(made, target), &self)
+    }
+
+    /// What a name stands for: where its caller comes back with an answer, what it stood for when it
+    /// was asked.
+    async fn target(
+        &self,
+        kind: Kind,
+        call: &Call,
+        name: &str,
+    ) -> Result<(Made, Target), CallError> {
+        let made = Made::of(call, kind, name);
+        if questions::comes_back(call) {
+            let current = self.catalog().find(kind, &call.view, name).cloned();
+            let current = current.map(|entry| Target::of(&entry));
+            let elsewhere = self.questions.elsewhere(call, &made, current.as_ref());
+            if let Some(target) = elsewhere.or(current) {
+                return Ok((made, target));
+            }
+        }
+        let entry = self.find(kind, call, name).await?;
+        Ok((made, Target::of(&entry)))
+    }
+
+    /// Whether a call goes on that was made when the view was not searched.
+    fn goes_on(&self, call: &Call) -> bool {
+        let name = call.params.string("name").unwrap_or_default();
+        let made = Made::of(call, Kind::Tool, &name);
+        self.questions.know(call, &made)
     }
 
     /// Repeats arguments in headers as the tool's schema wants it now.
     fn with_param_headers(
         &self,
-        member: &Arc<Member>,
-        original: &str,
+        target: &Target,
         mut call: Box<Call>,
     ) -> Result<Box<Call>, CallError> {
         let catalog = self.catalog();
-        let entry = catalog.tools.of_member(member, original);
-        let declared = entry.map(|e| &*e.params).unwrap_or_default();
+        let (member, original) = (&target.member, &target.original);
+        let entry = catalog.of_member(Kind::Tool, &call.view, member, original);
+        let declared = entry.map_or(&*target.params, |entry| &*entry.params);
         let headers = param::headers(declared, call.params.get("arguments"))
             .map_err(|e| CallError::unknown(format!("`arguments`: {e}")))?;
         let others = std::mem::take(&mut call.headers).params;
@@ -145,20 +176,24 @@ impl Hub {
 
     pub(crate) async fn prompt(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let name = required(&call.params, "name")?;
-        let entry = self.find(Kind::Prompt, &call, &name).await?;
-        call.params.set("name", Raw::string(&entry.original));
-        Box::pin(self.forward(&entry.member, call, Some(&entry.original))).await
+        let (made, target) = self.target(Kind::Prompt, &call, &name).await?;
+        let Target {
+            member, original, ..
+        } = target.clone();
+        call.params.set("name", Raw::string(&original));
+        let caller = Caller::of(&call).of_target(made, target);
+        Box::pin(self.forward_for(caller, &member, call, Some(&original))).await
     }
 
     pub(crate) async fn resource(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
         let uri = required(&call.params, "uri")?;
         self.first_look(&call.view).await;
-        let (member, original) = match self.catalog().resource_owner(&call.view, &uri) {
+        let (member, original) = match self.owner(&call.view, &uri).await? {
             Ok(found) => found,
             Err(missing) => return Ok(Reply::error(no_resource(&uri, &missing))),
         };
         call.params.set("uri", Raw::string(&original));
-        let found = self.reads.find(&member, &call, &original);
+        let found = self.reads.find(&member, &call, &original).await;
         let caller = Caller::of(&call).asked(Asked {
             exposed: uri,
             original,
@@ -170,8 +205,13 @@ impl Hub {
             Found::Missed(missed) => Some(missed),
             Found::Nothing => None,
         };
+        let lead = missed.as_ref().and_then(Missed::lead);
         let caller = caller.keeping(missed);
-        Box::pin(self.forward_for(caller, &member, call, None)).await
+        let reply = Box::pin(self.forward_for(caller, &member, call, None)).await;
+        if let (Err(_), Some(lead)) = (&reply, lead) {
+            lead.end();
+        }
+        reply
     }
 
     async fn complete(self: Arc<Self>, mut call: Call) -> Result<Reply, CallError> {
@@ -194,7 +234,7 @@ impl Hub {
                 let template = catalog.find(Kind::Template, &call.view, &uri);
                 let owner = match template {
                     Some(entry) => Ok((Arc::clone(&entry.member), entry.original.to_string())),
-                    None => catalog.resource_owner(&call.view, &uri),
+                    None => self.owner(&call.view, &uri).await?,
                 };
                 let (member, original) = match owner {
                     Ok(found) => found,
@@ -313,6 +353,63 @@ impl Hub {
         finish::from(reply, member, caller, self)
     }
 
+    /// Whose a resource is, and what it is called there. One that may belong to an upstream which
+    /// is still starting waits for it as long as a call to it may take.
+    async fn owner(
+        &self,
+        view: &View,
+        uri: &str,
+    ) -> Result<Result<(Arc<Member>, String), Missing>, CallError> {
+        let look = || self.catalog().resource_owner(view, uri);
+        if let Some(patience) = self.awaited(view, uri) {
+            let until = tokio::time::Instant::now() + patience;
+            let is_over = || self.awaited(view, uri).is_none();
+            Box::pin(self.wait_until(until, is_over)).await;
+        }
+        let found = look();
+        let Err(Missing::Unheard {
+            unheard,
+            candidates,
+        }) = &found
+        else {
+            return Ok(found);
+        };
+        let catalog = self.catalog();
+        let members = || unheard.iter().filter_map(|name| catalog.member(name));
+        if let Some(member) = members().find(|m| is_unknown(m)) {
+            return Err(still_starting(member));
+        }
+        match (candidates.as_slice(), members().next()) {
+            ([_], Some(member)) => Err(never_heard(member)),
+            // Each can be asked for by its name.
+            _ => Ok(Err(Missing::Ambiguous(candidates.clone()))),
+        }
+    }
+
+    /// Waits no longer than `most` while an upstream is still starting that may have one of these.
+    pub(crate) async fn await_owners(&self, view: &View, uris: &[String], most: Duration) {
+        if uris.is_empty() {
+            return;
+        }
+        self.first_look(view).await;
+        let until = tokio::time::Instant::now() + most;
+        let is_over = || uris.iter().all(|uri| self.awaited(view, uri).is_none());
+        self.wait_until(until, is_over).await;
+    }
+
+    /// How long to wait for those that are still starting and may have this resource; `None` is
+    /// not at all.
+    fn awaited(&self, view: &View, uri: &str) -> Option<Duration> {
+        let catalog = self.catalog();
+        let Err(Missing::Unheard { unheard, .. }) = catalog.resource_owner(view, uri) else {
+            return None;
+        };
+        let members = unheard.iter().filter_map(|name| catalog.member(name));
+        // In between it is known and not in the catalogue yet.
+        let is_starting = |m: &&Arc<Member>| is_unknown(m) || m.learned().is_some();
+        members.filter(is_starting).map(|m| m.timeout(None)).max()
+    }
+
     /// What the view shows under `name`. A name that may belong to an upstream which is still
     /// starting waits for it as long as a call to it may take.
     pub(crate) async fn find(
@@ -342,17 +439,11 @@ impl Hub {
             return Ok(entry);
         }
         if let Some(member) = catalog.shown(&call.view).find(could) {
-            return Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
-                .detail("still starting")
-                .retryable());
+            return Err(still_starting(member));
         }
         let never = |m: &&Arc<Member>| m.learned().is_none() && prefixed(m);
         if let Some(member) = catalog.shown(&call.view).find(never) {
-            let error = CallError::upstream(ErrorKind::Unavailable, &member.name).retryable();
-            return Err(match member.status.report().last_error {
-                Some(last) => error.detail(format!("nothing is known of it yet: {last}")),
-                None => error.detail("nothing is known of it yet"),
-            });
+            return Err(never_heard(member));
         }
         let unread = |m: &&Arc<Member>| m.is_unread(kind) && prefixed(m);
         match catalog.shown(&call.view).find(unread) {
@@ -365,6 +456,20 @@ impl Hub {
                 clip(name, NAME)
             ))),
         }
+    }
+}
+
+fn still_starting(member: &Member) -> CallError {
+    CallError::upstream(ErrorKind::Unavailable, &member.name)
+        .detail("still starting")
+        .retryable()
+}
+
+fn never_heard(member: &Member) -> CallError {
+    let error = CallError::upstream(ErrorKind::Unavailable, &member.name).retryable();
+    match member.status.report().last_error {
+        Some(last) => error.detail(format!("nothing is known of it yet: {last}")),
+        None => error.detail("nothing is known of it yet"),
     }
 }
 
@@ -397,7 +502,10 @@ fn no_resource(uri: &str, missing: &Missing) -> ErrorObject {
             format!("no upstream has the resource `{said}`"),
             serde_json::json!({ "uri": uri }),
         ),
-        Missing::Ambiguous(names) => {
+        Missing::Ambiguous(names)
+        | Missing::Unheard {
+            candidates: names, ..
+        } => {
             let forms = names.iter().map(|name| naming::qualified_uri(name, uri));
             let forms: Vec<String> = forms.collect();
             let ways = forms.iter().take(WAYS);

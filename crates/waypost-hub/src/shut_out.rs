@@ -2,27 +2,36 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::call::{Principal, View};
 
-/// Who and what was shut out, and when.
-#[derive(Debug)]
-pub(crate) struct ShutOut(watch::Sender<Arc<Table>>);
+/// Who listens to what, and is told when that is over.
+#[derive(Debug, Default)]
+pub(crate) struct ShutOut(Arc<Mutex<Listeners>>);
 
-#[derive(Clone, Debug, Default)]
-struct Table {
+#[derive(Debug, Default)]
+struct Listeners {
     count: u64,
-    principals: HashMap<Principal, u64>,
-    views: HashMap<View, u64>,
+    all: HashMap<u64, Listener>,
 }
+
+#[derive(Debug)]
+struct Listener {
+    principal: Principal,
+    view: View,
+    told: CancellationToken,
+}
+
+/// Takes a listener out when it is dropped.
+struct Place(Arc<Mutex<Listeners>>, u64);
 
 impl ShutOut {
     /// Nobody is yet.
     pub(crate) fn new() -> Self {
-        Self(watch::Sender::default())
+        Self::default()
     }
 
     /// Whoever listens as one of these, or to one of these, until now hears no more.
@@ -30,16 +39,11 @@ impl ShutOut {
         if principals.is_empty() && views.is_empty() {
             return;
         }
-        self.0.send_modify(|table| {
-            let mut next = Table::clone(table);
-            next.count += 1;
-            let at = next.count;
-            let principals = principals.iter().map(|principal| (principal.clone(), at));
-            next.principals.extend(principals);
-            next.views
-                .extend(views.iter().map(|view| (view.clone(), at)));
-            *table = Arc::new(next);
-        });
+        for listener in lock(&self.0).all.values() {
+            if principals.contains(&listener.principal) || views.contains(&listener.view) {
+                listener.told.cancel();
+            }
+        }
     }
 
     /// Resolves when this caller is shut out, or this view, after now.
@@ -48,23 +52,31 @@ impl ShutOut {
         principal: &Principal,
         view: &View,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let mut tables = self.0.subscribe();
-        let since = tables.borrow_and_update().count;
-        let (principal, view) = (principal.clone(), view.clone());
+        let told = CancellationToken::new();
+        let mut listeners = lock(&self.0);
+        listeners.count += 1;
+        let place = Place(Arc::clone(&self.0), listeners.count);
+        let listener = Listener {
+            principal: principal.clone(),
+            view: view.clone(),
+            told: told.clone(),
+        };
+        listeners.all.insert(place.1, listener);
         async move {
-            loop {
-                // The sender lives as long as the hub.
-                if tables.changed().await.is_err() {
-                    return std::future::pending().await;
-                }
-                let table = Arc::clone(&tables.borrow_and_update());
-                let later = |at: Option<&u64>| at.is_some_and(|at| *at > since);
-                if later(table.principals.get(&principal)) || later(table.views.get(&view)) {
-                    return;
-                }
-            }
+            let _place = place;
+            told.cancelled_owned().await;
         }
     }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        lock(&self.0).all.remove(&self.1);
+    }
+}
+
+fn lock(listeners: &Mutex<Listeners>) -> MutexGuard<'_, Listeners> {
+    listeners.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -87,5 +99,22 @@ mod tests {
         assert_eq!(late.as_mut().now_or_never(), None);
         shut_out.add(&[], &[View::All]);
         assert_eq!(late.as_mut().now_or_never(), Some(()));
+    }
+
+    #[test]
+    fn nothing_is_left_of_who_listens_no_more() {
+        let shut_out = ShutOut::new();
+        let told = |who: u32| shut_out.told(&Principal::new(&who.to_string()), &View::All);
+        let mut last = Box::pin(told(0));
+        for who in 1..1_000 {
+            let mut told = Box::pin(told(who));
+            assert_eq!(told.as_mut().now_or_never(), None);
+            shut_out.add(&[Principal::new(&who.to_string())], &[]);
+            assert_eq!(told.as_mut().now_or_never(), Some(()));
+        }
+        assert_eq!(lock(&shut_out.0).all.len(), 1);
+        assert_eq!(last.as_mut().now_or_never(), None);
+        drop(last);
+        assert!(lock(&shut_out.0).all.is_empty());
     }
 }

@@ -76,6 +76,8 @@ pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationTo
         }
         stop.run_until_cancelled(drain(&hub, &member)).await;
     }
+    member.end();
+    hub.questions.forget(&member);
     drop(hub);
     member.upstream.close().await;
 }

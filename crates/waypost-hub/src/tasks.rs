@@ -31,6 +31,7 @@ pub(crate) mod watch;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch::Receiver;
@@ -43,6 +44,7 @@ use crate::catalog::Catalog;
 use crate::catalog::entry::Kind as Listed;
 use crate::error::{CallError, Kind};
 use crate::keys::Keys;
+use crate::leavers::{Leavers, Shown};
 use crate::lifecycle::Tasks;
 use crate::limit::Limit;
 use crate::member::Member;
@@ -78,6 +80,7 @@ pub(crate) struct Desk {
     on_task_only: OnceLock<OnTaskOnly>,
     tools: ToolTags,
     watches: Watches,
+    leavers: Leavers,
 }
 
 /// Told of an upstream of which a tool turned out to answer only with tasks.
@@ -89,6 +92,8 @@ enum NotOpened {
     Unknown,
     /// It was, by a tool of this upstream that is not in the catalogue.
     NoTool(Arc<Member>),
+    /// It was, by an upstream of this name that was removed.
+    Removed(String),
 }
 
 /// A call of a caller, under the upstream's names.
@@ -126,6 +131,7 @@ impl TaskDesk {
             issuer: rand::random(),
             on_task_only: OnceLock::new(),
             watches: Watches::default(),
+            leavers: Leavers::default(),
         }))
     }
 
@@ -236,15 +242,25 @@ impl TaskDesk {
         match self.0.open(catalog, call, handle) {
             Ok(opened) => Ok(opened),
             Err(NotOpened::NoTool(member)) if lacks_tools(&member) => Err(unavailable(&member)),
-            Err(NotOpened::NoTool(_) | NotOpened::Unknown) => {
+            Err(refused) => {
                 event::HandleRefused {
                     request_id: &call.request_id,
                     method: &call.method,
                 }
                 .emit();
-                Err(CallError::unknown_task())
+                Err(match refused {
+                    NotOpened::Removed(upstream) => CallError::unknown(format!(
+                        "unknown task: upstream `{upstream}`, which had it, was removed"
+                    )),
+                    NotOpened::NoTool(_) | NotOpened::Unknown => CallError::unknown_task(),
+                })
             }
         }
+    }
+
+    /// The same for one that was good before, and may not be any more.
+    pub(crate) fn look(&self, catalog: &Arc<Catalog>, call: &Call, handle: &str) -> Option<Opened> {
+        self.0.open(catalog, call, handle).ok()
     }
 
     /// How a task of the caller of `call` is from now on, for one who listens and is not told by
@@ -283,8 +299,27 @@ impl TaskDesk {
     ) -> Option<Arc<Member>> {
         match self.0.open(catalog, call, handle) {
             Err(NotOpened::NoTool(member)) => Some(member),
-            Err(NotOpened::Unknown) | Ok(_) => None,
+            Err(NotOpened::Unknown | NotOpened::Removed(_)) | Ok(_) => None,
         }
+    }
+
+    /// This member of `catalog` leaves.
+    pub(crate) fn leaves(&self, catalog: &Catalog, member: &Arc<Member>) {
+        let shown = match member.is_removed() {
+            true => Shown::of(catalog, member, |tool| self.0.seals.tool_tags(tool)),
+            false => Shown::default(),
+        };
+        self.0.leavers.add(member, shown);
+    }
+
+    /// Those that left and at which something may still go on.
+    pub(crate) fn leavers(&self) -> Vec<Arc<Member>> {
+        self.0.leavers.members()
+    }
+
+    /// For how long at most a question waits for its caller.
+    pub(crate) fn input_wait(&self) -> Duration {
+        self.0.times().input_wait
     }
 }
 
@@ -315,6 +350,34 @@ fn unavailable(member: &Member) -> CallError {
 
 impl Desk {
     fn open(&self, catalog: &Arc<Catalog>, call: &Call, handle: &str) -> Result<Opened, NotOpened> {
+        let refused = match self.open_here(catalog, call, handle) {
+            Ok(opened) => return Ok(opened),
+            Err(refused) => refused,
+        };
+        for (member, shown) in self.leavers.removed() {
+            let left = self.seals.open_at(handle, &call.principal, &member);
+            if let Some(left) = left.filter(|left| shown.has(catalog, &call.view, left.tool)) {
+                return Ok(left);
+            }
+        }
+        let is_there = |name: &str| {
+            let member = catalog.member(name);
+            member.is_some_and(|member| !member.settings.disabled)
+        };
+        let upstream = self.seals.upstream_of(handle, &call.principal);
+        Err(match upstream.filter(|name| !is_there(name)) {
+            Some(upstream) => NotOpened::Removed(upstream.to_owned()),
+            None => refused,
+        })
+    }
+
+    /// At who is in the file.
+    fn open_here(
+        &self,
+        catalog: &Arc<Catalog>,
+        call: &Call,
+        handle: &str,
+    ) -> Result<Opened, NotOpened> {
         let opened = self
             .seals
             .open(handle, &call.principal, &catalog.members)

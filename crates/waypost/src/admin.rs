@@ -107,7 +107,7 @@ async fn render_metrics(State(admin): State<Arc<Admin>>) -> Response {
 
 async fn list_upstreams(State(admin): State<Arc<Admin>>) -> Response {
     let catalog = admin.hub.catalog();
-    let body = upstreams::list(&admin.hub.members(), &catalog);
+    let body = upstreams::list(&admin.hub.members(), &admin.hub.replacements(), &catalog);
     answer(StatusCode::OK, Body::from(body.as_bytes().clone()))
 }
 

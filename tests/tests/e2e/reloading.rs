@@ -11,7 +11,7 @@ use waypost_testkit::client::{Arriving, Client};
 use waypost_testkit::demo::{demo_everything, legacy_everything};
 use waypost_testkit::kit::legacy::{Options, Revision};
 use waypost_testkit::misbehave::echo::echo;
-use waypost_testkit::peer::{Kind, Manners, Peer, Target};
+use waypost_testkit::peer::{Answers, Kind, Manners, Peer, Target};
 use waypost_testkit::run::ANY_PORT;
 
 use crate::process::{Home, Served, alive, pid_in, program};
@@ -431,6 +431,52 @@ async fn a_question_that_waits_is_answered_where_it_was_asked() {
     params["requestState"] = result["requestState"].clone();
     let over = client.call("tools/call", params).await.unwrap();
     assert!(over.text().contains("Ada"), "{}", over.answer);
+    served.wait_for_log("\"left\"").await;
+}
+
+#[tokio::test]
+async fn a_session_hears_no_more_of_what_is_denied_and_can_answer_when_the_tool_is_gone() {
+    let server = demo_everything(ANY_PORT).await.unwrap();
+    let home = Home::new("");
+    let with = |more: &str| format!("  u: {{ url: '{}', required: true{more} }}\n", server.url);
+    write(&home, &with(""));
+    let served = Served::start(&home).await;
+    let (uri, updated) = ("test://watched-resource", "notifications/resources/updated");
+    let kind = Kind::Http(Revision::Nov2025);
+    let peer = Peer::connect(kind, &Target::Url(served.url.clone())).await;
+    let peer = peer.unwrap();
+    peer.watch(&[uri]).await.unwrap();
+    let change = async || {
+        let tool = "u_test_trigger_resource_update";
+        peer.tool(tool, json!({})).await.unwrap();
+    };
+    change().await;
+    assert_eq!(peer.told(updated).await.unwrap()["params"]["uri"], uri);
+    let is_denied = async || peer.read(uri, &Answers::refusing()).await.unwrap().code() != 0;
+    write(&home, &with(&format!(", resources: {{ deny: ['{uri}'] }}")));
+    until("denied", is_denied).await;
+    for _ in 0..3 {
+        change().await;
+    }
+    let told = peer.inbox();
+    assert!(
+        told.iter().all(|told| told["method"] != updated),
+        "{told:?}"
+    );
+    write(&home, &with(""));
+    assert!(
+        peer.told(updated).await.is_some(),
+        "it may have missed some"
+    );
+
+    let asks = json!({ "message": "Who?" });
+    let mut begun = peer.begin("u_test_elicitation", asks).await.unwrap();
+    assert!(begun.question().await.unwrap().is_some());
+    std::fs::write(home.config(), "upstreams: {}").unwrap();
+    let client = served.client();
+    until("gone", async || tool_names(&client).await.is_empty()).await;
+    let over = peer.finish(begun, &Answers::usual()).await.unwrap();
+    assert!(over.result()["content"].is_array(), "{}", over.answer);
     served.wait_for_log("\"left\"").await;
 }
 

@@ -459,3 +459,31 @@ fn a_file_that_is_cut_to_nothing_is_no_configuration() {
     let (_folder, sources) = files(&[("waypost.yaml", "{}")]);
     load(&sources).unwrap();
 }
+
+#[test]
+fn r18_a_pipe_or_a_device_is_refused_and_not_waited_for() {
+    let main = "include: [d/*.yaml]\nlisten: \"${file:secret}\"\n";
+    let (folder, sources) = files(&[("waypost.yaml", main), ("d/a.yaml", "{}")]);
+    let path = |name: &str| folder.path().join(name);
+    let made = std::process::Command::new("mkfifo")
+        .args([path("d/pipe.yaml"), path("secret")])
+        .status();
+    assert!(made.unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", path("d/zero.yaml")).unwrap();
+    std::fs::create_dir(path("d/folder.yaml")).unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || sender.send(load(&sources).unwrap_err()));
+    let problems = receiver.recv_timeout(Duration::from_secs(20));
+    let problems = problems.expect("nothing is waited for").into_iter();
+    let problems: String = problems.map(|problem| format!("{problem}\n")).collect();
+    for name in ["d/pipe.yaml", "d/zero.yaml"] {
+        let what = format!("{}`: it is no regular file", path(name).display());
+        assert!(problems.contains(&what), "{problems}");
+    }
+    for what in [
+        "`secret`: it is no regular file",
+        "d/folder.yaml`: it is a folder",
+    ] {
+        assert!(problems.contains(what), "{problems}");
+    }
+}

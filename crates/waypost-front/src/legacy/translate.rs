@@ -1,6 +1,7 @@
 //! Words of the stateless era in those of the session era, and back.
 
 mod content;
+mod tools;
 
 use waypost_hub::reply::End;
 use waypost_wire::capability::ClientCapabilities;
@@ -84,7 +85,7 @@ pub(crate) fn result(method: &str, result: &mut Object) {
     }
     strip_meta(result);
     if method == method::TOOLS_LIST {
-        plain_tools(result);
+        tools::plain(result);
     }
 }
 
@@ -102,36 +103,6 @@ fn strip_meta(object: &mut Object) {
         object.remove(META);
     } else {
         object.set(META, meta.into());
-    }
-}
-
-/// Tools are called plainly, also those that demand a task behind: a client that reads they
-/// demand one would refuse to call them.
-fn plain_tools(result: &mut Object) {
-    const MARK: &str = "\"taskSupport\"";
-    let Some(tools) = result.get("tools").filter(|raw| raw.text().contains(MARK)) else {
-        return;
-    };
-    let tools = tools.as_array().unwrap_or_default();
-    let plain = tools.iter().map(|tool| {
-        let mut tool = tool.as_object().ok()?;
-        let mut execution = tool.get("execution")?.as_object().ok()?;
-        execution.remove("taskSupport")?;
-        if execution.is_empty() {
-            tool.remove("execution");
-        } else {
-            tool.set("execution", execution.into());
-        }
-        Some(Raw::from(tool))
-    });
-    let texts: Vec<_> = plain
-        .zip(&tools)
-        .map(|(plain, tool)| plain.unwrap_or_else(|| tool.clone()))
-        .collect();
-    let joined: Vec<_> = texts.iter().map(Raw::text).collect();
-    let array = format!("[{}]", joined.join(","));
-    if let Ok(raw) = Raw::parse(&array.into()) {
-        result.set("tools", raw);
     }
 }
 
@@ -231,6 +202,27 @@ mod tests {
                 { "name": "a", "inputSchema": {} },
                 { "name": "b", "execution": { "x": 1 } },
                 { "name": "c", "description": "\"taskSupport\"" },
+            ] }),
+        );
+    }
+
+    #[test]
+    fn r28_a_session_is_told_only_of_results_that_are_objects() {
+        stripped(
+            "tools/list",
+            &json!({ "tools": [
+                { "name": "a", "outputSchema": { "type": "array" } },
+                { "name": "b", "outputSchema": { "properties": {} } },
+                { "name": "c", "outputSchema": { "x": [{}], "type": "object" } },
+                { "name": "d", "outputSchema": { "type": ["object", "null"] } },
+                { "name": "e", "description": "\"outputSchema\"" },
+            ] }),
+            &json!({ "tools": [
+                { "name": "a" },
+                { "name": "b" },
+                { "name": "c", "outputSchema": { "x": [{}], "type": "object" } },
+                { "name": "d" },
+                { "name": "e", "description": "\"outputSchema\"" },
             ] }),
         );
     }

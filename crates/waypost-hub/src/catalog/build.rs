@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Instant;
 
 use waypost_config::config::{Naming, OnCollision};
 use waypost_wire::raw::Raw;
@@ -10,7 +11,7 @@ use waypost_wire::text::{NAME, clip};
 use super::endpoint;
 use super::entry::{Definition, Entry, Kind};
 use super::family::{self, Candidate, Group, Merge};
-use super::links::Links;
+use super::links::{Links, Qualifier};
 use super::read::Reading;
 use super::rules::Rules;
 use super::table::{Shelf, Shelves, Table};
@@ -18,7 +19,6 @@ use super::{Catalog, Readings};
 use crate::call::View;
 use crate::member::Member;
 use crate::naming;
-use crate::status::State;
 
 /// Something that the operator should know about a catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,50 @@ pub struct Warning {
     pub upstream: Arc<str>,
     /// What was done with it and why; for the log.
     pub text: String,
+}
+
+/// So many warnings of one sort are told one by one: how many there are is for others to decide.
+const FEW: usize = 20;
+
+/// Warnings of one sort about one upstream.
+#[derive(Debug)]
+pub(super) struct Few {
+    upstream: Arc<str>,
+    told: Vec<String>,
+    pub(super) count: usize,
+}
+
+impl Few {
+    pub(super) fn new(member: &Member) -> Self {
+        Self {
+            upstream: Arc::clone(&member.name),
+            told: Vec::new(),
+            count: 0,
+        }
+    }
+
+    fn is_about(&self, member: &Member) -> bool {
+        self.upstream == member.name
+    }
+
+    pub(super) fn add(&mut self, text: impl FnOnce() -> String) {
+        self.count += 1;
+        if self.count <= FEW {
+            self.told.push(text());
+        }
+    }
+
+    /// The first few, and of the others how many there are.
+    pub(super) fn told(self, others: impl FnOnce(usize) -> String) -> Vec<Warning> {
+        let more = self.count - self.told.len();
+        let more = (more > 0).then(|| others(more));
+        let upstream = &self.upstream;
+        let warning = |text| Warning {
+            upstream: Arc::clone(upstream),
+            text,
+        };
+        self.told.into_iter().chain(more).map(warning).collect()
+    }
 }
 
 /// A catalogue and what comes with it.
@@ -118,6 +162,12 @@ pub(super) struct Builder<'a> {
 /// By wished name the upstream that gets it.
 type Owners = HashMap<String, Option<Arc<str>>>;
 
+/// See [`Entry::ui`].
+type Ui = Vec<(Raw, Raw)>;
+
+/// By name since when somebody is there who wants it and is not done with its first look.
+type Expected<'w> = HashMap<&'w str, Option<Instant>>;
+
 /// A definition with the name it would like to have.
 #[derive(Clone)]
 struct Wish<'a> {
@@ -127,6 +177,17 @@ struct Wish<'a> {
     name: String,
     /// Of a tool that stands for those of several upstreams.
     family: Option<&'a str>,
+}
+
+/// The names that those want who are not done with their first look, and since when.
+fn expected<'w>(wishes: &'w [Wish<'_>]) -> Expected<'w> {
+    let mut expected = Expected::new();
+    for wish in wishes.iter().filter(|wish| wish.member.is_first_look()) {
+        let since = wish.member.since();
+        let first = expected.entry(&wish.name).or_insert(since);
+        *first = since.min(*first);
+    }
+    expected
 }
 
 impl Builder<'_> {
@@ -241,45 +302,70 @@ impl Builder<'_> {
         let owns = |wish: &Wish<'_>| owner(wish) == Some(&wish.member.name);
         let mut names = vec![None; wishes.len()];
         let mut taken = HashSet::new();
+        let expected = expected(wishes);
         for (wish, name) in wishes.iter().zip(&mut names) {
             if !owns(wish) {
-                *name = self.kept(wish, wishes);
+                *name = self.kept(wish, &expected);
                 taken.extend(name.clone());
             }
         }
-        for (wish, name) in wishes.iter().zip(&mut names) {
-            if owns(wish) && taken.insert(wish.name.clone()) {
-                *name = Some(wish.name.clone());
+        // Of two at one upstream the one that has it now, then the one that is called so there.
+        let has = |wish: &Wish<'_>| {
+            let live = self.live(wish);
+            live.is_some_and(|live| *live.exposed == *wish.name)
+        };
+        let is_called = |wish: &Wish<'_>| wish.definition.renamed.is_none();
+        let turns: [&dyn Fn(&Wish<'_>) -> bool; 3] = [&has, &is_called, &|_| true];
+        for is_its_turn in turns {
+            for (wish, name) in wishes.iter().zip(&mut names) {
+                if name.is_none()
+                    && owns(wish)
+                    && is_its_turn(wish)
+                    && taken.insert(wish.name.clone())
+                {
+                    *name = Some(wish.name.clone());
+                }
             }
         }
-        for (wish, name) in wishes.iter().zip(&mut names) {
-            if name.as_ref() != Some(&wish.name) {
-                *name = self.settle(wish, owner(wish), name.take(), &mut taken);
+        let named = wishes.iter().zip(&mut names);
+        let mut few: Option<Few> = None;
+        for (wish, name) in named.filter(|(wish, name)| name.as_ref() != Some(&wish.name)) {
+            if few.as_ref().is_none_or(|few| !few.is_about(wish.member)) {
+                self.tell(few.replace(Few::new(wish.member)));
+            }
+            let (shown, text) = self.settle(wish, owner(wish), name.take(), &mut taken);
+            *name = shown;
+            if let Some(few) = &mut few {
+                few.add(|| text);
             }
         }
+        self.tell(few);
         names
     }
 
     /// The name that was given to a definition in place of another and is live: it stays too,
-    /// unless an upstream wants it that is not done with its first look.
-    fn kept(&self, wish: &Wish<'_>, wishes: &[Wish<'_>]) -> Option<String> {
-        let live = match wish.family {
-            None => self
-                .before
-                .of_member(wish.member, &wish.definition.original)?,
-            Some(family) => self.before.entries().find(|entry| {
-                let choice = entry.choice.as_ref();
-                choice.is_some_and(|choice| *choice.family == *family)
-                    && entry.plain_name() == wish.definition.plain_name()
-            })?,
-        };
-        let starting = |other: &Wish<'_>| {
-            let member = &other.member;
-            *other.name == *live.exposed && member.status.state() == State::Starting
-        };
+    /// unless an upstream wants it that has the older right.
+    fn kept(&self, wish: &Wish<'_>, expected: &Expected<'_>) -> Option<String> {
+        let live = self.live(wish)?;
         let fallbacks = self.fallbacks(wish);
         let is_one = fallbacks.iter().any(|name| **name == *live.exposed);
-        (is_one && !wishes.iter().any(starting)).then(|| live.exposed.to_string())
+        let since = expected.get(&*live.exposed);
+        let is_wanted = since.is_some_and(|since| *since <= wish.member.since());
+        (is_one && !is_wanted).then(|| live.exposed.to_string())
+    }
+
+    /// What a definition is shown as now.
+    fn live(&self, wish: &Wish<'_>) -> Option<&Arc<Entry>> {
+        let Some(family) = wish.family else {
+            return self
+                .before
+                .of_member(wish.member, &wish.definition.original);
+        };
+        self.before.entries().find(|entry| {
+            let choice = entry.choice.as_ref();
+            choice.is_some_and(|choice| *choice.family == *family)
+                && entry.plain_name() == wish.definition.plain_name()
+        })
     }
 
     /// What a definition whose name another has is shown as, in this order.
@@ -305,46 +391,53 @@ impl Builder<'_> {
         let Wish {
             member, reading, ..
         } = named.first()?.0;
+        let ui = self.ui(named);
         let is_as_before = |shelf: &&Arc<Shelf>| {
-            let same = |(entry, (wish, name)): (&Arc<Entry>, &(&Wish<'_>, String))| {
+            let same = |(entry, ((wish, name), ui)): (&Arc<Entry>, (&(&Wish<'_>, String), &Ui))| {
                 *entry.exposed == **name
                     && entry.original == wish.definition.original
-                    && entry.ui == self.ui(wish)
+                    && entry.ui == *ui
             };
             shelf.is_made_of(reading)
                 && shelf.entries().len() == named.len()
-                && shelf.entries().iter().zip(named).all(same)
+                && shelf.entries().iter().zip(named.iter().zip(&ui)).all(same)
         };
         let known = self.before.whole_shelf(&member.name).filter(is_as_before);
         if let Some(shelf) = known {
             return Some(Arc::clone(shelf));
         }
-        let made = named
-            .iter()
-            .map(|(wish, name)| wish.definition.named(self.kind, name, &self.ui(wish)));
+        let made = named.iter().zip(&ui);
+        let made = made.map(|((wish, name), ui)| wish.definition.named(self.kind, name, ui));
         let made: Vec<Raw> = made.collect();
         let text = Raw::array(&made);
         // Parts of the one text, so that there are no two.
         let parts = text.as_array().unwrap_or(made);
-        let entries = named.iter().zip(parts).map(|((wish, name), definition)| {
+        let parts = named.iter().zip(parts.into_iter().zip(ui));
+        let entries = parts.map(|((wish, name), (definition, ui))| {
             let entry = wish.definition.entry(member, name, definition);
-            Arc::new(entry.with_ui(self.ui(wish)))
+            Arc::new(entry.with_ui(ui))
         });
         let shelf = Shelf::sorted(member, entries.collect(), text);
         Some(Arc::new(shelf.made_of(reading)))
     }
 
-    /// Of the resources that a tool is shown with those that lead to another upstream, each with
-    /// the form that leads back.
-    fn ui(&self, wish: &Wish<'_>) -> Vec<(Raw, Raw)> {
-        let upstream = &wish.member.name;
-        let qualified = |uri: &Raw| {
-            let qualified = self.whole.qualified(&View::All, upstream, &uri.as_str()?)?;
+    /// Of the resources that each tool of one upstream is shown with those that lead to another
+    /// upstream, each with the form that leads back.
+    fn ui(&self, named: &[(&Wish<'_>, String)]) -> Vec<Ui> {
+        let Some((Wish { member, .. }, _)) = named.first() else {
+            return Vec::new();
+        };
+        let is_mixed = self.whole.may_mislead(&View::All, &member.name);
+        let mut qualifier = Qualifier::new(self.whole, &View::All, &member.name);
+        let mut qualified = |uri: &Raw| {
+            let qualified = qualifier.of(&uri.as_str()?)?;
             Some((uri.clone(), Raw::string(&qualified)))
         };
-        let uris = wish.definition.ui.iter();
-        let is_mixed = self.whole.may_mislead(&View::All, upstream);
-        uris.filter(|_| is_mixed).filter_map(qualified).collect()
+        let of = |(wish, _): &(&Wish<'_>, String)| {
+            let uris = wish.definition.ui.iter().filter(|_| is_mixed);
+            uris.filter_map(&mut qualified).collect()
+        };
+        named.iter().map(of).collect()
     }
 
     /// One upstream's definitions, in order.
@@ -428,24 +521,33 @@ impl Builder<'_> {
         Some(owner)
     }
 
-    /// Who of them has the name now, unless one before it is not done with its first look.
+    /// Who of them has the name now, unless one before it is not done with its first look and came
+    /// no later.
     fn holder(&self, name: &str, wanting: &[&Arc<Member>]) -> Option<usize> {
         let live = self.before.get(name)?;
         let at = wanting.iter().position(|m| m.name == live.member.name)?;
-        let starting = |m: &&Arc<Member>| m.status.state() == State::Starting;
-        let contested = wanting.iter().take(at).any(starting);
+        let since = wanting.get(at)?.since();
+        let contests = |m: &&Arc<Member>| m.is_first_look() && m.since() <= since;
+        let contested = wanting.iter().take(at).any(contests);
         (!contested).then_some(at)
     }
 
+    fn tell(&mut self, few: Option<Few>) {
+        let word = self.kind.word();
+        let others = |more| format!("{more} more {word}s have another name than their own");
+        let told = few.map(|few| few.told(others));
+        self.warnings.extend(told.into_iter().flatten());
+    }
+
     /// The name a wish ends up with that does not get its own, if any: `kept`, or the first that
-    /// is not taken.
+    /// is not taken; and what is said of it.
     fn settle(
-        &mut self,
+        &self,
         wish: &Wish<'_>,
         owner: Option<&Arc<str>>,
         kept: Option<String>,
         taken: &mut HashSet<String>,
-    ) -> Option<String> {
+    ) -> (Option<String>, String) {
         let free = || {
             let mut fallbacks = self.fallbacks(wish).into_iter();
             fallbacks.find(|name| taken.insert(name.clone()))
@@ -466,18 +568,10 @@ impl Builder<'_> {
             Some(owner) => format!("{word} name `{name}` is used by {owner} too, {then}"),
             None => format!("{word} name `{name}` is used by several upstreams too, {then}"),
         };
-        self.warn(wish.member, text);
-        shown
+        (shown, text)
     }
 
     fn is_uri(&self) -> bool {
         matches!(self.kind, Kind::Resource | Kind::Template)
-    }
-
-    fn warn(&mut self, member: &Member, text: String) {
-        self.warnings.push(Warning {
-            upstream: Arc::clone(&member.name),
-            text,
-        });
     }
 }

@@ -1,5 +1,6 @@
 //! What a named endpoint shows: a part of the catalogue, or the same under names of its own.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use waypost_config::config::Naming;
@@ -11,9 +12,10 @@ use super::entry::Kind;
 use super::family::{self, Merge};
 use super::globs::Hits;
 use super::patterns::meant;
+use super::read::Reading;
 use super::rules::Rules;
 use super::table::{Shelf, Table};
-use super::template;
+use super::template::{Side, Sides, Stance};
 use crate::member::Member;
 
 /// One endpoint's part of a catalogue.
@@ -37,11 +39,13 @@ struct OfKind {
 /// What it shows of what one upstream has; kept from one catalogue to the next.
 #[derive(Clone, Debug)]
 struct Narrowed {
-    whole: Arc<Shelf>,
-    shown: Arc<Shelf>,
+    /// All that there is to show.
+    reading: Arc<Reading>,
+    /// What of it has a name at `/mcp`; `None` is nothing.
+    whole: Option<Arc<Shelf>>,
+    shown: Option<Arc<Shelf>>,
     hits: Hits,
-    /// Texts of those templates that are denied.
-    denied: Vec<Arc<str>>,
+    sides: Sides,
 }
 
 impl Endpoint {
@@ -60,20 +64,22 @@ impl Endpoint {
         own.map(|own| &own.table)
     }
 
-    /// Whether it lets a URI be read that is in no list: none that only a template stands for which
-    /// it denies.
-    pub(super) fn opens(&self, original: &str) -> bool {
-        let templates = self.of_kind(Kind::Template);
-        let narrowed = templates.map(|own| own.narrowed.as_slice());
-        let narrowed = narrowed.unwrap_or_default();
-        let shown = || narrowed.iter().flat_map(|own| own.shown.entries());
-        let denied = || narrowed.iter().flat_map(|own| &own.denied);
+    /// Whether it lets a URI of this upstream be read that is in no list: none that only a template
+    /// stands for which it denies.
+    pub(super) fn opens(&self, upstream: &str, original: &str) -> bool {
+        let sides = self.sides(upstream);
         let globs = self.rules.globs(Kind::Resource);
         globs.allows_uri(original, |uri| {
-            let shown = shown().map(|entry| &entry.original);
-            let shown = shown.map(|text| (text, globs.allows_text(text)));
-            template::stance(shown, denied(), uri)
+            sides.map_or(Stance::Unsaid, |sides| sides.stance(uri))
         })
+    }
+
+    /// The templates of an upstream by whether they are seen here.
+    pub(super) fn sides(&self, upstream: &str) -> Option<&Sides> {
+        let own = &self.of_kind(Kind::Template)?.narrowed;
+        let mut own = own.iter();
+        let own = own.find(|own| *own.reading.member.name == *upstream);
+        own.map(|own| &own.sides)
     }
 
     fn of_kind(&self, kind: Kind) -> Option<&OfKind> {
@@ -108,13 +114,14 @@ pub(super) fn build(
         let own_names = rules.prefix.is_some() && is_prefixed(kind);
         let whole = catalog.table(kind);
         let shown = catalog.members.iter().filter(|m| rules.shows(&m.name));
-        let shelves = shown.filter_map(|member| whole.whole_shelf(&member.name));
-        let narrowed: Vec<Narrowed> = shelves
-            .map(|whole| {
+        let readings = shown.filter_map(|member| catalog.reading(kind, &member.name));
+        let narrowed: Vec<Narrowed> = readings
+            .map(|reading| {
+                let whole = whole.whole_shelf(&reading.member.name);
                 let known = known.unwrap_or_default().iter();
-                let mut known = known.filter(|known| Arc::ptr_eq(&known.whole, whole));
+                let mut known = known.filter(|known| known.is_of(reading, whole));
                 let known = known.next().cloned();
-                known.unwrap_or_else(|| narrow(rules, kind, whole, own_names))
+                known.unwrap_or_else(|| narrow(rules, kind, reading, whole))
             })
             .collect();
         let table = if own_names {
@@ -134,7 +141,7 @@ pub(super) fn build(
             endpoint.warnings.extend(said);
             table
         } else {
-            let shelves = narrowed.iter().map(|one| Arc::clone(&one.shown));
+            let shelves = narrowed.iter().filter_map(|one| one.shown.clone());
             let in_family =
                 |shelf: &Arc<Shelf>| kind == Kind::Tool && shelf.member().settings.family.is_some();
             let (own, others): (Vec<_>, Vec<_>) = shelves.partition(in_family);
@@ -155,28 +162,53 @@ pub(super) fn build(
     endpoint
 }
 
+impl Narrowed {
+    fn is_of(&self, reading: &Arc<Reading>, whole: Option<&Arc<Shelf>>) -> bool {
+        let at = |shelf: Option<&Arc<Shelf>>| shelf.map(Arc::as_ptr);
+        Arc::ptr_eq(&self.reading, reading) && at(self.whole.as_ref()) == at(whole)
+    }
+}
+
 /// What the rules leave of what one upstream has.
-fn narrow(rules: &Rules, kind: Kind, whole: &Arc<Shelf>, own_names: bool) -> Narrowed {
-    let (mut hits, mut denied) = (Hits::default(), Vec::new());
+fn narrow(
+    rules: &Rules,
+    kind: Kind,
+    reading: &Arc<Reading>,
+    whole: Option<&Arc<Shelf>>,
+) -> Narrowed {
     let globs = rules.globs(kind);
-    let mut shown = Vec::with_capacity(whole.entries().len());
-    for entry in whole.entries() {
-        if globs.look(&entry.original, &mut hits) {
-            shown.push(Arc::clone(entry));
-        } else if kind == Kind::Template && globs.denies(&entry.original) {
-            denied.push(Arc::clone(&entry.original));
+    let mut hits = Hits::default();
+    let (mut shown, mut sides) = (HashSet::new(), Vec::new());
+    for definition in &reading.definitions {
+        let text = &definition.original;
+        if globs.look(kind, text, &mut hits) {
+            shown.insert(&**text);
+            sides.push((Arc::clone(text), globs.side(text)));
+        } else if globs.denies(text) {
+            sides.push((Arc::clone(text), Side::Denied));
         }
     }
-    let shown = if own_names || shown.len() == whole.entries().len() {
-        Arc::clone(whole)
-    } else {
-        Arc::new(Shelf::new(whole.member(), shown))
+    if kind != Kind::Template || globs.is_empty() {
+        sides.clear();
+    }
+    let is_all = shown.len() == reading.definitions.len();
+    let part = |whole: &Arc<Shelf>| {
+        let entries = whole.entries().iter();
+        let entries = entries.filter(|entry| shown.contains(&*entry.original));
+        Arc::new(Shelf::new(whole.member(), entries.cloned().collect()))
     };
     Narrowed {
-        whole: Arc::clone(whole),
-        shown,
+        shown: whole.map(|whole| {
+            if is_all {
+                Arc::clone(whole)
+            } else {
+                part(whole)
+            }
+        }),
+        reading: Arc::clone(reading),
+        whole: whole.cloned(),
         hits,
-        denied,
+        sides: Sides::new(sides),
     }
 }
 
@@ -198,7 +230,12 @@ fn idle_patterns(endpoint: &Endpoint, catalog: &Catalog) -> Vec<String> {
         let mut members = catalog.members.iter().filter(shown);
         // With templates there are more resources than any list says.
         let listed = endpoint.of_kind(Kind::Template);
-        let open = *first == Kind::Resource && listed.is_some_and(|own| !own.narrowed.is_empty());
+        let has_any = |own: &OfKind| {
+            own.narrowed
+                .iter()
+                .any(|own| !own.reading.definitions.is_empty())
+        };
+        let open = *first == Kind::Resource && listed.is_some_and(has_any);
         if open || !members.all(is_known) {
             continue;
         }
@@ -209,8 +246,8 @@ fn idle_patterns(endpoint: &Endpoint, catalog: &Catalog) -> Vec<String> {
             .filter(|own| kinds.contains(&own.kind));
         for narrowed in own.flat_map(|own| &own.narrowed) {
             hits.add(&narrowed.hits);
-            let whole = narrowed.whole.entries().iter();
-            names.extend(whole.map(|entry| &*entry.original));
+            let all = narrowed.reading.definitions.iter();
+            names.extend(all.map(|definition| &*definition.original));
         }
         for (at, (list, pattern)) in rules.patterns(*first).enumerate() {
             if !hits.has(at) {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use waypost_wire::depth;
 use waypost_wire::links;
 use waypost_wire::meta::{META, ORIGINAL_NAME};
 use waypost_wire::method;
@@ -13,7 +12,8 @@ use waypost_wire::raw::Raw;
 use super::arguments::Arguments;
 use super::family::Choice;
 use super::shaping::One;
-use super::sound::{Shape, sound};
+use super::sound::shape::Flaw;
+use super::sound::{Sound, sound};
 use crate::member::Member;
 use crate::registry::{Catalogue, Listing};
 
@@ -158,13 +158,11 @@ pub enum Rejected {
         member: &'static str,
     },
     /// A member that is missing or something else than the protocol says.
-    #[error("its `{member}` is no {}", shape.word())]
-    Shape {
-        /// The member.
-        member: &'static str,
-        /// What it has to be.
-        shape: Shape,
-    },
+    #[error("{0}")]
+    Flaw(Flaw),
+    /// Valid by the grammar of JSON, which lets text be half a character, and numbers any.
+    #[error("many readers cannot decode it: half a character, or a number too large")]
+    Undecoded,
     /// A tool that wants its arguments to be something else than an object.
     #[error("its `inputSchema` is not of the type `object`")]
     Arguments,
@@ -184,11 +182,10 @@ pub enum Rejected {
         /// The parameter.
         param: String,
     },
+    /// The file hides a parameter that callers would see all the same.
+    #[error("a hidden parameter of it is behind a `$ref`, where it would still be seen")]
+    Seen,
 }
-
-/// How deep a definition may be nested. Readers that call themselves give up somewhere, usual ones at
-/// 128 levels, and then at the whole list.
-const NESTED: usize = 100;
 
 /// A definition as an upstream sent it, read as far as needed.
 #[derive(Debug)]
@@ -200,14 +197,15 @@ pub(super) struct Definition {
     arguments: Option<Arc<Arguments>>,
     /// URIs of the resources that it is shown with, parts of its text.
     pub(super) ui: Vec<Raw>,
+    /// What of it is left out, as it breaks the protocol.
+    pub(super) flaws: Vec<Flaw>,
 }
 
 impl Definition {
     /// Reads a definition.
     pub(super) fn read(kind: Kind, raw: &Raw) -> Result<Self, Rejected> {
-        depth::check(raw.as_bytes(), NESTED)?;
-        let raw = &sound(kind, raw, &raw.as_object()?)?;
-        let object = raw.as_object()?;
+        let Sound { definition, flaws } = sound(kind, raw)?;
+        let object = definition.as_object()?;
         let member = kind.name_member();
         let original = object.string(member).ok_or(Rejected::Unnamed { member })?;
         let schema = if kind == Kind::Tool {
@@ -218,19 +216,20 @@ impl Definition {
         let params = schema.map_or(Ok(Vec::new()), param::declared)?;
         Ok(Self {
             original: original.into(),
-            raw: raw.clone(),
+            raw: definition,
             ui: ui(kind, &object),
             params: params.into(),
             renamed: None,
             arguments: None,
+            flaws,
         })
     }
 
     /// The definition as the file wants it to be.
-    pub(super) fn shaped(mut self, one: &One) -> Result<Self, Rejected> {
+    pub(super) fn shaped(mut self, kind: Kind, one: &One) -> Result<Self, Rejected> {
         if one.changes() {
             self.raw = one.shape(&self.raw)?;
-            self.ui = ui(Kind::Tool, &self.raw.as_object()?);
+            self.ui = ui(kind, &self.raw.as_object()?);
         }
         self.renamed = one.name.as_deref().map(Into::into);
         let arguments = one.arguments();
@@ -303,12 +302,6 @@ impl Entry {
     pub(super) fn with_ui(mut self, ui: Vec<(Raw, Raw)>) -> Self {
         self.ui = ui;
         self
-    }
-
-    /// Those of its header parameters that callers see.
-    pub(crate) fn seen_params(&self) -> &[ParamHeader] {
-        let own = self.arguments.as_ref();
-        own.map_or(&self.params, |own| &own.params)
     }
 
     /// Whether a call of it may be for this upstream.

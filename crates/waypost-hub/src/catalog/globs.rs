@@ -5,7 +5,9 @@ use url::Url;
 use waypost_config::config::Filter;
 use waypost_wire::uri;
 
-use super::template::Stance;
+use super::entry::Kind;
+use super::template::{self, Stance};
+use crate::naming;
 
 /// The patterns of one kind.
 #[derive(Debug)]
@@ -51,9 +53,20 @@ impl Globs {
         self.deny.has(name)
     }
 
-    /// Whether one of the patterns that allow is a template's text.
-    pub(crate) fn allows_text(&self, template: &str) -> bool {
-        self.allow.is_one(template)
+    /// Whether it shows what an upstream lists as `name`. Of a resource no other spelling may be
+    /// denied either.
+    pub(crate) fn shows(&self, kind: Kind, name: &str) -> bool {
+        let is_denied = |name: &String| self.denies(name);
+        self.allows(name)
+            && (self.deny.patterns.is_empty() || !spellings(kind, name).iter().any(is_denied))
+    }
+
+    /// Where a template is that is shown.
+    pub(super) fn side(&self, template: &str) -> template::Side {
+        match self.allow.is_one(template) {
+            true => template::Side::Named,
+            false => template::Side::Shown,
+        }
     }
 
     /// Whether it lets a URI be read that is in no list; `templates` says what they do to it. Servers
@@ -75,14 +88,24 @@ impl Globs {
             let denied = self.denies(&bare) || matches!(templates(&bare), Stance::Denied);
             allows(uri) && allows(&plain) && !uri::is_evasive(&plain) && !denied
         };
+        // The server may be a gateway too, to which this is the qualified form of a URI.
+        let inner = naming::unqualified(original);
+        let is_inner_denied = |uri: &str| self.denies(uri) || templates(uri) == Stance::Denied;
+        if inner.iter().any(|uri| is_inner_denied(uri)) {
+            return false;
+        }
         // Many a server parses it as browsers do, to which `file:/a/./b` is `file:///a/b`.
         let parsed = Url::parse(original).ok();
         fine(original) && parsed.is_none_or(|parsed| fine(parsed.as_str()))
     }
 
-    /// As [`Globs::allows`], and notes which patterns match.
-    pub(crate) fn look(&self, name: &str, hits: &mut Hits) -> bool {
-        let (allow, deny) = (self.allow.matches(name), self.deny.matches(name));
+    /// As [`Globs::shows`], and notes which patterns match.
+    pub(crate) fn look(&self, kind: Kind, name: &str, hits: &mut Hits) -> bool {
+        let (allow, mut deny) = (self.allow.matches(name), self.deny.matches(name));
+        if !self.deny.patterns.is_empty() {
+            let others = spellings(kind, name);
+            deny.extend(others.iter().flat_map(|name| self.deny.matches(name)));
+        }
         let allowed = self.allow.patterns.is_empty() || !allow.is_empty();
         let first = self.allow.patterns.len();
         hits.0.resize(first + self.deny.patterns.len(), false);
@@ -134,6 +157,25 @@ impl Side {
         }
         found
     }
+}
+
+/// Under which other names somebody may reach what an upstream lists as `name`: as
+/// [`Globs::allows_uri`] has it of resources that are not listed.
+pub(super) fn spellings(kind: Kind, name: &str) -> Vec<String> {
+    if kind != Kind::Resource {
+        return Vec::new();
+    }
+    let parsed = Url::parse(name).ok().map(String::from);
+    let mut all: Vec<String> = [Some(name.to_owned()), parsed]
+        .into_iter()
+        .flatten()
+        .flat_map(|uri| {
+            let plain = uri::decoded(&uri);
+            [uri::bare(&plain), plain, uri]
+        })
+        .collect();
+    all.retain(|other| other != name);
+    all
 }
 
 fn set(patterns: &[String]) -> Option<GlobSet> {

@@ -13,7 +13,6 @@ use crate::call::{Call, View};
 use crate::member::Member;
 use crate::registry::{Scope, now_ms};
 use crate::reply::Reply;
-use crate::status::State;
 
 /// What a list is answered with besides the catalogue.
 #[derive(Clone, Copy, Debug)]
@@ -111,13 +110,14 @@ fn freshness(catalog: &Catalog, kind: Kind, view: &View) -> Freshness {
     let mut public = true;
     for member in catalog.shown(view) {
         let Some(learned) = member.learned() else {
-            // What it has comes at any moment.
-            if member.status.state() == State::Starting {
-                shortest = Some(0);
-            }
+            // What it has comes at any moment, or when it can be reached.
+            shortest = Some(0);
             continue;
         };
         let Some(listing) = kind.listing(&learned.catalogue) else {
+            if member.is_unread(kind) {
+                shortest = Some(0);
+            }
             continue;
         };
         // A clock that is set back makes nothing younger than it was.

@@ -8,6 +8,7 @@ use waypost_wire::text::{NAME, clip};
 
 use super::build::Warning;
 use super::entry::Kind;
+use super::globs::spellings;
 use crate::member::Member;
 use crate::registry::Learned;
 
@@ -15,11 +16,9 @@ use crate::registry::Learned;
 /// for resources are looked at with the resources, and not where there are templates: then there
 /// are more of them than any list says.
 pub(super) fn unmatched(member: &Member, kind: Kind, learned: &Learned) -> Vec<Warning> {
-    let templates = Kind::Template.listing(&learned.catalogue);
-    let is_open = templates.is_some_and(|list| !list.items.is_empty());
     let key = match kind {
         Kind::Tool | Kind::Prompt => kind.list_member(),
-        Kind::Resource if !is_open && !member.is_unread(Kind::Template) => kind.list_member(),
+        Kind::Resource if !is_open(member, learned) => kind.list_member(),
         Kind::Resource | Kind::Template => return Vec::new(),
     };
     let shaping = member.shaping();
@@ -36,9 +35,13 @@ pub(super) fn unmatched(member: &Member, kind: Kind, learned: &Learned) -> Vec<W
     }
     let names = names(kind, learned);
     let word = kind.word();
-    let idle = patterns
-        .iter()
-        .filter(|(_, pattern)| !matches_any(pattern, &names));
+    // What is denied in another spelling is denied.
+    let others = names.iter().flat_map(|name| spellings(kind, name));
+    let others: Vec<String> = others.collect();
+    let idle = patterns.iter().filter(|(rule, pattern)| {
+        let is_spelt = || *rule == "deny" && matches_any(pattern, &others);
+        !(matches_any(pattern, &names) || is_spelt())
+    });
     let idle = idle.map(|(rule, pattern)| {
         let what = format!("pattern `{pattern}` of `{key}.{rule}` matches no {word}");
         what + &meant(pattern, names.iter().map(String::as_str))
@@ -55,6 +58,12 @@ pub(super) fn unmatched(member: &Member, kind: Kind, learned: &Learned) -> Vec<W
         text,
     };
     idle.chain(unknown).map(warning).collect()
+}
+
+/// Whether it has, or may have, more resources than its list says.
+pub(super) fn is_open(member: &Member, learned: &Learned) -> bool {
+    let templates = Kind::Template.listing(&learned.catalogue);
+    templates.is_some_and(|list| !list.items.is_empty()) || member.is_unread(Kind::Template)
 }
 
 /// What was probably meant, as the end of a message.

@@ -1,19 +1,22 @@
 //! The definitions of one upstream, read as far as needed and kept from catalogue to catalogue.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use waypost_wire::text::{NAME, clip};
+use waypost_wire::text::{NAME, SENTENCE, clip};
 
-use super::build::Warning;
+use super::build::{Few, Warning};
 use super::entry::{Definition, Kind};
-use super::globs::Globs;
 use super::patterns;
 use super::sieve::{Held, Sieve};
-use super::template::{self, Stance};
+use super::template::{Side, Sides};
 use crate::event::DefinitionsRefused;
 use crate::member::Member;
 use crate::pins::Pinned;
 use crate::registry::Learned;
+
+/// So much of what is wrong with one definition is told.
+const FLAWS: usize = 5;
 
 /// What one upstream lists of a kind, sorted by original name.
 #[derive(Debug)]
@@ -24,7 +27,11 @@ pub(super) struct Reading {
     /// What could not be used, and settings that are of no use.
     pub(super) dropped: Vec<Warning>,
     pub(super) held: Held,
+    /// Of templates, where the file filters resources.
+    pub(super) sides: Sides,
     learned: Arc<Learned>,
+    /// See [`patterns::is_open`].
+    open: bool,
     /// What the tools were.
     pinned: Option<Arc<Pinned>>,
 }
@@ -60,14 +67,8 @@ impl Reading {
         };
         Arc::ptr_eq(&self.member, member)
             && is_pinned_so()
+            && self.open == patterns::is_open(member, learned)
             && (items(&self.learned) == items(learned) || same())
-    }
-
-    /// What these templates say of a URI.
-    pub(super) fn stance(&self, globs: &Globs, uri: &str) -> Stance {
-        let shown = self.definitions.iter().map(|shown| &shown.original);
-        let shown = shown.map(|text| (text, globs.allows_text(text)));
-        template::stance(shown, self.held.denied.iter(), uri)
     }
 
     fn new(member: &Arc<Member>, kind: Kind, learned: Arc<Learned>) -> Self {
@@ -77,48 +78,62 @@ impl Reading {
         dropped.extend(patterns::unmatched(member, kind, &learned));
         let pinned = member.pinned();
         let mut sieve = Sieve::new(member, kind, pinned.as_deref());
-        let mut refused = 0_u32;
+        let (mut refused, mut again) = (Few::new(member), Few::new(member));
+        let mut mended = Few::new(member);
+        let mut seen = HashSet::new();
         for raw in items {
             let read = Definition::read(kind, raw);
+            // Of two with one name it is always the first that is shown, and held against its pin.
+            if let Ok(definition) = &read
+                && !seen.insert(Arc::clone(&definition.original))
+            {
+                let name = clip(&definition.original, NAME);
+                again.add(|| format!("{} `{name}` is listed twice, shown once", kind.word()));
+                continue;
+            }
             match read.and_then(|definition| sieve.pass(raw, definition)) {
-                Ok(definition) => definitions.extend(definition),
-                Err(why) => {
-                    refused += 1;
+                Ok(definition) => {
+                    let shown = definition.as_ref().filter(|shown| !shown.flaws.is_empty());
+                    shown
+                        .into_iter()
+                        .for_each(|shown| mended.add(|| told(kind, shown)));
+                    definitions.extend(definition);
+                }
+                Err(why) => refused.add(|| {
                     let object = raw.as_object().ok();
                     let name = object.and_then(|o| o.string(kind.name_member()));
                     let name = name.unwrap_or_else(|| "?".to_owned());
-                    let name = clip(&name, NAME);
-                    dropped.push(Warning {
-                        upstream: Arc::clone(&member.name),
-                        text: format!("{} `{name}` is dropped: {why}", kind.word()),
-                    });
-                }
+                    let (name, why) = (clip(&name, NAME), why.to_string());
+                    let why = clip(&why, SENTENCE);
+                    format!("{} `{name}` is dropped: {why}", kind.word())
+                }),
             }
         }
         DefinitionsRefused {
             upstream: &member.name,
             kind: kind.word(),
             // Of a disabled one nobody is shown anything.
-            count: if member.settings.disabled { 0 } else { refused },
+            count: match member.settings.disabled {
+                true => 0,
+                false => u32::try_from(refused.count).unwrap_or(u32::MAX),
+            },
         }
         .emit();
-        // Stable, so that of two with one name it is always the same that is shown.
+        dropped.extend(refused.told(|more| format!("{more} more {}s are dropped", kind.word())));
+        dropped.extend(mended.told(|more| {
+            format!(
+                "{more} more {}s are shown without what is wrong in them",
+                kind.word()
+            )
+        }));
+        dropped.extend(again.told(|more| format!("{more} more {}s are listed twice", kind.word())));
         definitions.sort_by(|a, b| a.original.cmp(&b.original));
-        definitions.dedup_by(|second, first| {
-            let is_again = second.original == first.original;
-            if is_again {
-                let name = clip(&first.original, NAME);
-                dropped.push(Warning {
-                    upstream: Arc::clone(&member.name),
-                    text: format!("{} `{name}` is listed twice, shown once", kind.word()),
-                });
-            }
-            is_again
-        });
         let mut held = sieve.held;
         dropped.append(&mut held.warnings);
         held.hidden.sort();
         Self {
+            sides: sides(member, kind, &definitions, &held),
+            open: patterns::is_open(member, &learned),
             member: Arc::clone(member),
             kind,
             definitions,
@@ -128,4 +143,32 @@ impl Reading {
             pinned,
         }
     }
+}
+
+/// What is not looked at where the file lets everything be read.
+fn sides(member: &Member, kind: Kind, shown: &[Definition], held: &Held) -> Sides {
+    let shaping = member.shaping().filter(|_| kind == Kind::Template);
+    let Some(globs) = shaping.map(|shaping| shaping.globs(kind)) else {
+        return Sides::default();
+    };
+    let shown = shown.iter().map(|shown| &shown.original);
+    let shown = shown.map(|text| (Arc::clone(text), globs.side(text)));
+    let denied = held
+        .denied
+        .iter()
+        .map(|text| (Arc::clone(text), Side::Denied));
+    Sides::new(shown.chain(denied))
+}
+
+/// What is told of a definition that can be shown in part only.
+fn told(kind: Kind, definition: &Definition) -> String {
+    let flaws = definition.flaws.iter().take(FLAWS);
+    let flaws: Vec<String> = flaws.map(ToString::to_string).collect();
+    let more = match definition.flaws.len() - flaws.len() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let (name, flaws) = (clip(&definition.original, NAME), flaws.join(", "));
+    let kind = kind.word();
+    format!("{kind} `{name}` is shown without what is wrong: {flaws}{more}")
 }

@@ -7,7 +7,6 @@ use waypost_config::config::{Discovery, Endpoint};
 
 use super::entry::Kind;
 use super::globs::Globs;
-use super::template::Stance;
 
 /// The settings of one endpoint, ready for use.
 #[derive(Debug)]
@@ -52,12 +51,7 @@ impl Rules {
     /// Whether it shows what the upstream itself calls `original`; of resources the URI, of
     /// templates their text.
     pub fn allows(&self, kind: Kind, original: &str) -> bool {
-        self.globs(kind).allows(original)
-    }
-
-    /// Whether it lets a URI be read that is in no list: see [`Globs::allows_uri`].
-    pub fn allows_uri(&self, original: &str) -> bool {
-        self.resources.allows_uri(original, |_| Stance::Unsaid)
+        self.globs(kind).shows(kind, original)
     }
 
     /// The patterns of a kind, each with the key that it stands under.
@@ -79,6 +73,7 @@ mod tests {
     use waypost_config::config::Filter;
 
     use super::super::globs::Hits;
+    use super::super::template::Stance;
     use super::*;
 
     #[track_caller]
@@ -94,7 +89,12 @@ mod tests {
         });
         assert_eq!(rules.allows(Kind::Resource, name), expected, "{name}");
         let mut hits = Hits::default();
-        assert_eq!(rules.globs(Kind::Template).look(name, &mut hits), expected);
+        assert_eq!(
+            rules
+                .globs(Kind::Template)
+                .look(Kind::Template, name, &mut hits),
+            expected
+        );
         assert!(rules.allows(Kind::Tool, name) && rules.shows(name));
     }
 
@@ -125,8 +125,12 @@ mod tests {
                 ..Endpoint::default()
             })
         };
+        let opens = |rules: &Rules, uri: &str| {
+            let globs = rules.globs(Kind::Resource);
+            globs.allows_uri(uri, |_| Stance::Unsaid)
+        };
         let docs = rules(&["file:///docs/*"], &[]);
-        assert!(docs.allows_uri("file:///docs/a%20b"));
+        assert!(opens(&docs, "file:///docs/a%20b"));
         for uri in [
             "file:///docs/../etc/x",
             "file:///docs/%2e%2e/etc/x",
@@ -137,10 +141,10 @@ mod tests {
             "file:///docs\\..\\etc/x",
             "file:///etc/x",
         ] {
-            assert!(!docs.allows_uri(uri), "{uri}");
+            assert!(!opens(&docs, uri), "{uri}");
         }
         let no_etc = rules(&[], &["file:///etc/*"]);
-        assert!(no_etc.allows_uri("file:///docs/x"));
+        assert!(opens(&no_etc, "file:///docs/x"));
         for uri in [
             "FILE:///etc/x",
             "file:///%65tc/x",
@@ -156,10 +160,10 @@ mod tests {
             "file://localhost/etc/x",
             " file:///etc/x",
         ] {
-            assert!(!no_etc.allows_uri(uri), "{uri}");
+            assert!(!opens(&no_etc, uri), "{uri}");
         }
         let no_secret = rules(&[], &["*.env", "mail://secret/*", "http://secret/*"]);
-        assert!(no_secret.allows_uri("http://open/a?x#y"));
+        assert!(opens(&no_secret, "http://open/a?x#y"));
         for uri in [
             "file:///a/.env?",
             "file:///a/.env#",
@@ -172,15 +176,12 @@ mod tests {
             "mail://SECRET/1",
             "mail://u@secret/1",
         ] {
-            assert!(!no_secret.allows_uri(uri), "{uri}");
+            assert!(!opens(&no_secret, uri), "{uri}");
         }
         let searches = rules(&["db://rows?q=*"], &[]);
+        assert!(opens(&searches, "db://rows?q=a"), "only denials look at it");
         assert!(
-            searches.allows_uri("db://rows?q=a"),
-            "only denials look at it"
-        );
-        assert!(
-            rules(&[], &[]).allows_uri("file:///a/../b"),
+            opens(&rules(&[], &[]), "file:///a/../b"),
             "nothing to protect"
         );
     }
@@ -196,8 +197,8 @@ mod tests {
             ..Endpoint::default()
         });
         let (mut one, mut two) = (Hits::default(), Hits::default());
-        assert!(rules.globs(Kind::Tool).look("a", &mut one));
-        assert!(!rules.globs(Kind::Tool).look("az", &mut two));
+        assert!(rules.globs(Kind::Tool).look(Kind::Tool, "a", &mut one));
+        assert!(!rules.globs(Kind::Tool).look(Kind::Tool, "az", &mut two));
         one.add(&two);
         let found: Vec<bool> = (0..5).map(|at| one.has(at)).collect();
         assert_eq!(found, [true, false, false, true, false]);

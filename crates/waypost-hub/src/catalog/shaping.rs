@@ -8,11 +8,11 @@ use bytes::Bytes;
 use waypost_config::config::{Pin, Upstream as Settings};
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
-use waypost_wire::text::{NAME, clip};
 
 use super::arguments::Arguments;
 use super::entry::{Kind, Rejected};
 use super::globs::Globs;
+use super::hiding::Hiding;
 
 /// The settings of one upstream, ready for use.
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl One {
     /// Changes a definition; its name is left to the catalogue. What is not changed keeps its bytes.
     ///
     /// # Errors
-    /// [`Rejected::Needed`] for a tool that no call could reach.
+    /// As [`Hiding::schema`].
     pub(super) fn shape(&self, raw: &Raw) -> Result<Raw, Rejected> {
         let mut raw = raw.clone();
         if let Some(text) = &self.description {
@@ -144,53 +144,14 @@ impl One {
         }
         let schema = raw.as_object()?.get("inputSchema").cloned();
         match schema.filter(|schema| schema.is_object() && !self.hidden.is_empty()) {
-            Some(schema) => Ok(raw.with_member("inputSchema", &self.hide(schema)?)?),
+            Some(schema) => {
+                let hidden = self.hidden.iter().map(|(_, name)| name.as_str());
+                let set = self.set.iter().map(|(name, _)| name.as_str());
+                let schema = Hiding::new(&schema, hidden, set).schema()?;
+                Ok(raw.with_member("inputSchema", &schema)?)
+            }
             None => Ok(raw),
         }
-    }
-
-    /// The schema without the parameters that callers do not see.
-    fn hide(&self, mut schema: Raw) -> Result<Raw, Rejected> {
-        let object = schema.as_object()?;
-        let properties = object
-            .get("properties")
-            .and_then(|raw| raw.as_object().ok());
-        if let Some(mut properties) = properties {
-            for (_, name) in &self.hidden {
-                properties.remove(name);
-            }
-            schema = schema.with_member("properties", &properties.into())?;
-        }
-        let required = object.get("required").and_then(Raw::as_array);
-        let required = required.unwrap_or_default();
-        let hidden = |raw: &Raw| {
-            let name = raw.as_str()?;
-            let mut all = self.hidden.iter().map(|(_, own)| own);
-            all.find(|own| **own == *name)
-        };
-        let is_set = |name: &&String| self.set.iter().any(|(own, _)| own == *name);
-        if let Some(name) = required
-            .iter()
-            .filter_map(hidden)
-            .find(|name| !is_set(name))
-        {
-            let param = clip(name, NAME).into_owned();
-            return Err(Rejected::Needed { param });
-        }
-        let left: Vec<&Raw> = required
-            .iter()
-            .filter(|raw| hidden(raw).is_none())
-            .collect();
-        if left.len() == required.len() {
-            return Ok(schema);
-        }
-        if left.is_empty() {
-            // To old versions of JSON Schema an empty one is an error.
-            let mut object = schema.as_object()?;
-            object.remove("required");
-            return Ok(object.into());
-        }
-        Ok(schema.with_member("required", &Raw::array(left))?)
     }
 
     /// What a call's arguments are to be; `None` where that is the caller's alone.
@@ -208,8 +169,12 @@ impl One {
         let properties = properties
             .and_then(|raw| raw.as_object().ok())
             .unwrap_or_default();
+        // It may be in a place of the schema that is not looked at here.
+        let text = object.get("inputSchema").map(Raw::text).unwrap_or_default();
+        let is_there =
+            |name: &str| properties.contains(name) || text.contains(Raw::string(name).text());
         let hidden = self.hidden.iter();
-        let unknown = hidden.filter(|(_, name)| !properties.contains(name));
+        let unknown = hidden.filter(|(_, name)| !is_there(name));
         let known = || properties.iter().map(|(name, _)| name.to_owned()).collect();
         unknown
             .map(|(key, name)| (*key, name.as_str(), known()))

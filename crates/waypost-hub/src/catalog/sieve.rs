@@ -57,7 +57,7 @@ impl<'a> Sieve<'a> {
         };
         let original = &definition.original;
         let globs = shaping.globs(self.kind);
-        if !globs.allows(original) {
+        if !globs.shows(self.kind, original) {
             if self.kind == Kind::Template && globs.denies(original) {
                 self.held.denied.push(Arc::clone(original));
             }
@@ -81,7 +81,7 @@ impl<'a> Sieve<'a> {
                 text: what + &meant(&param, known.iter().map(String::as_str)),
             });
         }
-        definition.shaped(one).map(Some)
+        definition.shaped(self.kind, one).map(Some)
     }
 
     /// Looks at whether a tool is as it was, and whether it is kept back because it is not.

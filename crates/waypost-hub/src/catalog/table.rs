@@ -11,6 +11,7 @@ use waypost_wire::raw::Raw;
 
 use super::entry::Entry;
 use super::read::Reading;
+use super::template;
 use crate::member::Member;
 use crate::search::Index;
 use crate::search::document::Document;
@@ -38,6 +39,8 @@ pub struct Table {
     rendered: Raw,
     /// Made when it is first searched.
     index: OnceLock<Index>,
+    /// Made when a URI is first looked for among templates.
+    templates: OnceLock<template::Index<Arc<Entry>>>,
 }
 
 /// All that an upstream in a family has, which is not all listed by itself.
@@ -148,6 +151,7 @@ impl Table {
             rendered,
             shelves,
             index: OnceLock::new(),
+            templates: OnceLock::new(),
         }
     }
 
@@ -219,6 +223,14 @@ impl Table {
         })
     }
 
+    /// Finds its entries, which are templates, by URIs that begin like them.
+    pub(super) fn templates(&self) -> &template::Index<Arc<Entry>> {
+        self.templates.get_or_init(|| {
+            let entries = self.entries();
+            template::Index::new(entries.map(|entry| (&*entry.original, Arc::clone(entry))))
+        })
+    }
+
     /// Whether its index is made.
     pub fn is_indexed(&self) -> bool {
         self.index.get().is_some()
@@ -235,6 +247,11 @@ impl Table {
     /// What an upstream contributes to the list; `None` is nothing.
     pub fn shelf(&self, upstream: &str) -> Option<&Arc<Shelf>> {
         self.shelves.get(*self.by_upstream.get(upstream)?)
+    }
+
+    /// Who contributes something.
+    pub(super) fn upstreams(&self) -> impl Iterator<Item = &str> {
+        self.shelves.iter().map(|shelf| &*shelf.member.name)
     }
 
     /// All of it.

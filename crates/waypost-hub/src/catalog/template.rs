@@ -1,5 +1,6 @@
 //! URI templates (RFC 6570), as far as it has to be known what they may stand for.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// What an upstream's templates and their texts among the patterns say of a URI.
@@ -14,31 +15,125 @@ pub(crate) enum Stance {
     Unsaid,
 }
 
-/// What templates say of a URI: those that are shown, each with whether it is allowed by its text,
-/// and those that are denied.
-pub(super) fn stance<'a>(
-    shown: impl Iterator<Item = (&'a Arc<str>, bool)> + Clone,
-    denied: impl Iterator<Item = &'a Arc<str>>,
-    uri: &str,
-) -> Stance {
-    let said = |text: &Arc<str>| may_be(text, uri).then(|| beginning(text).len());
-    if let Some(denied) = denied.filter_map(said).max() {
-        let shown = shown.clone().filter_map(|(text, _)| said(text)).max();
-        if shown.is_none_or(|shown| shown <= denied) {
-            return Stance::Denied;
+/// Things with the text of a template each, found by what every URI that one stands for begins
+/// with. Servers have thousands of templates, and answers thousands of URIs.
+#[derive(Clone, Debug)]
+pub(super) struct Index<T> {
+    by_beginning: HashMap<Box<str>, Vec<T>>,
+    /// In bytes, of all beginnings.
+    lengths: BTreeSet<usize>,
+}
+
+impl<T> Index<T> {
+    pub(super) fn new<'t>(all: impl IntoIterator<Item = (&'t str, T)>) -> Self {
+        let mut by_beginning: HashMap<Box<str>, Vec<T>> = HashMap::new();
+        for (text, thing) in all {
+            let beginning = beginning(text).into();
+            by_beginning.entry(beginning).or_default().push(thing);
+        }
+        Self {
+            lengths: by_beginning.keys().map(|text| text.len()).collect(),
+            by_beginning,
         }
     }
-    let mut allowed = shown.filter(|(_, by_text)| *by_text);
-    if allowed.any(|(text, _)| stands_for(text, uri)) {
-        return Stance::Allowed;
+
+    /// Those whose templates begin like this URI, the shortest beginning first.
+    pub(super) fn begin<'i>(&'i self, uri: &'i str) -> impl Iterator<Item = &'i T> + Clone {
+        self.groups(uri).flatten()
     }
-    Stance::Unsaid
+
+    /// How much it is to look at those.
+    pub(super) fn cost(&self, uri: &str) -> usize {
+        let looks = self.lengths.range(..=uri.len()).count();
+        let found: usize = self.groups(uri).map(Vec::len).sum();
+        (looks + found) * (1 + uri.len() / 1024)
+    }
+
+    fn groups<'i>(&'i self, uri: &'i str) -> impl Iterator<Item = &'i Vec<T>> + Clone {
+        let lengths = self.lengths.range(..=uri.len());
+        lengths.filter_map(|length| self.by_beginning.get(uri.get(..*length)?))
+    }
+}
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Self::new([])
+    }
+}
+
+/// The templates of one upstream where some of them may not be seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sides(Index<(Arc<str>, Side)>);
+
+/// Where a template is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    Shown,
+    /// Shown because its text is one of the patterns.
+    Named,
+    Denied,
+}
+
+impl Sides {
+    pub(super) fn new(all: impl IntoIterator<Item = (Arc<str>, Side)>) -> Self {
+        let all: Vec<_> = all.into_iter().collect();
+        Self(Index::new(all.iter().map(|one| (&*one.0, one.clone()))))
+    }
+
+    /// What they say of a URI.
+    pub(super) fn stance(&self, uri: &str) -> Stance {
+        let like = self.0.begin(uri);
+        let last = |is: fn(Side) -> bool| {
+            let may_be = like
+                .clone()
+                .filter(|(text, side)| is(*side) && may_be(text, uri));
+            may_be.map(|(text, _)| beginning(text).len()).max()
+        };
+        if let Some(denied) = last(|side| side == Side::Denied)
+            && last(|side| side != Side::Denied).is_none_or(|shown| shown <= denied)
+        {
+            return Stance::Denied;
+        }
+        let mut named = like.filter(|(_, side)| *side == Side::Named);
+        match named.any(|(text, _)| stands_for(text, uri)) {
+            true => Stance::Allowed,
+            false => Stance::Unsaid,
+        }
+    }
+
+    /// How much it is to say what they say of a URI.
+    pub(super) fn cost(&self, uri: &str) -> usize {
+        self.0.cost(uri)
+    }
 }
 
 /// Whether a URI may be what a template stands for: each `{...}` is taken for any text, which is
 /// more than it can be.
 fn may_be(template: &str, uri: &str) -> bool {
-    walk(template, uri, |_, _| true)
+    let (first, rest) = template.split_once('{').unwrap_or((template, ""));
+    if first.len() == template.len() {
+        return template == uri;
+    }
+    // Any text, with the literal parts in order in it: the first place of each is as good as any.
+    let Some(mut left) = uri.strip_prefix(first) else {
+        return false;
+    };
+    let after = |part: &'_ str| {
+        part.split_once('}')
+            .map_or("", |(_, literal)| literal)
+            .len()
+    };
+    let mut parts = rest
+        .split('{')
+        .map(|part| part.get(part.len() - after(part)..));
+    let last = parts.next_back().flatten().unwrap_or_default();
+    for literal in parts.flatten() {
+        let Some((_, rest)) = left.split_once(literal) else {
+            return false;
+        };
+        left = rest;
+    }
+    left.ends_with(last)
 }
 
 /// Whether a URI is what a template stands for. A plain `{name}` is some text within one segment.
@@ -123,5 +218,40 @@ mod tests {
         check("a://b", "a://b/c", false);
         check("a://{x", "a://b", true);
         check("aa{x}aa", "aaa", false);
+    }
+
+    #[test]
+    fn expressions_beside_each_other_are_any_text_together() {
+        check("x://{a}{b}-{c}", "x://1-2", true);
+        check("x://{a}{b}-{c}", "x://1/2-3", true);
+        check("x://{a}{b}-{c}", "x://12", false);
+        check("x://{a}{b}{c}", "x://", true);
+        check("x://{a}-{b}{c}/y", "x://1-2-3/y", true);
+        let texts = ["x://{a}{b}-{c}", "x://{d}"].map(Arc::from);
+        let [denied, shown] = texts;
+        let sides = Sides::new([(denied, Side::Denied), (shown, Side::Shown)]);
+        assert_eq!(sides.stance("x://1-2"), Stance::Denied);
+        assert_eq!(sides.stance("x://1"), Stance::Unsaid);
+    }
+
+    #[test]
+    fn only_templates_that_begin_like_a_uri_are_looked_at() {
+        let texts = [
+            "a://{x}",
+            "a://b/{x}",
+            "a://c/{x}",
+            "{+x}",
+            "a://b/é{x}",
+            "a://b",
+        ];
+        let index = Index::new(texts.map(|text| (text, text)));
+        let found = |uri| index.begin(uri).copied().collect::<Vec<_>>();
+        assert_eq!(found("a://b/1"), ["{+x}", "a://{x}", "a://b", "a://b/{x}"]);
+        assert_eq!(found("a://b/ê"), ["{+x}", "a://{x}", "a://b", "a://b/{x}"]);
+        assert_eq!(found("b"), ["{+x}"]);
+        let many = (0..1_000).map(|n| (format!("a://{n}/{{x}}"), n));
+        let many: Vec<_> = many.collect();
+        let many = Index::new(many.iter().map(|(text, n)| (text.as_str(), n)));
+        assert!(many.cost("a://7/x") < 10);
     }
 }

@@ -9,11 +9,12 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
 use super::polled::{Polled, TaskWish};
-use super::source::{Group, Source};
+use super::source::{Group, Sight, Source};
 use crate::call::Call;
 use crate::catalog::entry::Kind;
 use crate::hub::Hub;
 use crate::member::Member;
+use crate::tasks::handle::Opened;
 use crate::tasks::passthrough::demand_tasks;
 
 /// More URIs and tasks than this on one stream are refused.
@@ -73,9 +74,9 @@ impl Filter {
         Ok(filter)
     }
 
-    /// Whether single resources are asked for.
-    pub(super) fn names_resources(&self) -> bool {
-        !self.uris.is_empty()
+    /// The resources that are wanted.
+    pub(super) fn uris(&self) -> &[String] {
+        &self.uris
     }
 
     /// The handles of the tasks that are asked for.
@@ -95,12 +96,22 @@ impl Filter {
     }
 
     /// Which upstream is asked for which resources and tasks, under its own names. What nobody
-    /// has is left out, and so out of the acknowledgement.
-    pub(super) fn wishes(&self, hub: &Hub, call: &Call) -> Wishes {
+    /// has is left out, and so out of the acknowledgement. `open` finds tasks by their handles.
+    pub(super) fn wishes(
+        &self,
+        hub: &Arc<Hub>,
+        call: &Call,
+        open: impl Fn(&str) -> Option<Opened>,
+    ) -> Wishes {
         let catalog = hub.catalog();
-        let endpoint = call.view.name().and_then(|name| catalog.endpoint(name));
-        let rules = endpoint.map(|endpoint| &endpoint.rules);
-        let begin = |member: &Arc<Member>| Group::new(member, call, rules);
+        let sight = {
+            let (hub, view) = (Arc::downgrade(hub), call.view.clone());
+            Sight::new(move |member, original| {
+                let catalog = hub.upgrade().map(|hub| hub.catalog());
+                catalog.is_some_and(|catalog| catalog.lets_read(&view, member, original))
+            })
+        };
+        let begin = |member: &Arc<Member>| Group::new(member, call, &sight);
         let mut groups: Vec<Group> = Vec::new();
         let mut tasks = Vec::new();
         for uri in &self.uris {
@@ -111,20 +122,40 @@ impl Filter {
             }
         }
         for handle in &self.tasks {
-            if let Ok(task) = hub.desk.open(&catalog, call, handle) {
-                add(&mut groups, &task.member, begin, |group| {
-                    group.add_task(task.id.clone(), handle, task.instance.clone());
-                });
-                let mut group = begin(&task.member);
-                group.add_task(task.id.clone(), handle, task.instance.clone());
-                tasks.push(TaskWish {
-                    handle: handle.clone(),
-                    task,
-                    group,
-                });
+            if let Some(task) = open(handle) {
+                // One that is about to leave is asked, and not listened to any more.
+                if !task.member.has_left() {
+                    add(&mut groups, &task.member, begin, |group| {
+                        group.add_task(task.id.clone(), handle, task.instance.clone());
+                    });
+                }
+                let handle = handle.clone();
+                tasks.push(TaskWish { handle, task });
             }
         }
         Wishes { groups, tasks }
+    }
+
+    /// The same with those resources and tasks only that these have.
+    pub(super) fn honoured(&self, sources: &[Source], polled: &[Polled]) -> Self {
+        let uris: HashSet<&str> = sources.iter().flat_map(Source::heard_uris).collect();
+        let told = sources.iter().flat_map(Source::heard_tasks);
+        let tasks: HashSet<&str> = told.chain(polled.iter().map(Polled::handle)).collect();
+        let mut honoured = self.clone();
+        honoured.uris.retain(|uri| uris.contains(uri.as_str()));
+        honoured.tasks.retain(|task| tasks.contains(task.as_str()));
+        honoured
+    }
+
+    /// Whether so many resources and tasks are all.
+    pub(super) fn has(&self, uris: usize, tasks: usize) -> bool {
+        (self.uris.len(), self.tasks.len()) == (uris, tasks)
+    }
+
+    /// These are not wanted any more.
+    pub(super) fn remove(&mut self, uris: &[String], tasks: &[String]) {
+        self.uris.retain(|uri| !uris.contains(uri));
+        self.tasks.retain(|task| !tasks.contains(task));
     }
 
     /// The subset that is honoured.
@@ -139,11 +170,7 @@ impl Filter {
                 honoured.set(member, Raw::bool(true));
             }
         }
-        let uris: Vec<&str> = sources.iter().flat_map(|s| s.heard_uris()).collect();
-        let told = sources.iter().flat_map(|s| s.heard_tasks());
-        let heard: HashSet<&str> = told.chain(polled.iter().map(Polled::handle)).collect();
-        let tasks = self.tasks.iter().map(String::as_str);
-        let tasks: Vec<&str> = tasks.filter(|handle| heard.contains(handle)).collect();
+        let Self { uris, tasks, .. } = self.honoured(sources, polled);
         if !uris.is_empty() {
             honoured.set("resourceSubscriptions", Raw::from_serialize(&uris));
         }

@@ -1,20 +1,24 @@
 //! Tasks of a listener that their servers do not tell of.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Weak};
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, timeout_at};
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::message::Notification;
 use waypost_wire::method;
 use waypost_wire::object::Object;
+use waypost_wire::raw::Raw;
 
-use super::source::{Group, Source};
+use super::source::{Source, is_fit};
 use crate::call::Call;
 use crate::hub::Hub;
-use crate::reply::{Event, EventStream};
+use crate::member::Member;
 use crate::tasks::handle::Opened;
+use crate::tasks::passthrough::TASK_ID;
 use crate::tasks::watch::{Seen, is_same};
 
 /// Tasks that are asked about for one listener. Others are left out of its acknowledgement, and
@@ -28,19 +32,23 @@ const OPENED_AT_ONCE: usize = 8;
 pub(super) struct TaskWish {
     pub(super) handle: String,
     pub(super) task: Opened,
-    /// It alone.
-    pub(super) group: Group,
 }
 
 /// A task that Waypost asks about in its listener's place.
 pub(super) struct Polled {
     handle: String,
-    group: Group,
+    /// Its server's own name of it.
+    id: String,
+    declared: ClientCapabilities,
+    /// Who had it to begin with; a listener keeps nobody from being left.
+    member: Weak<Member>,
     seen: Receiver<Seen>,
     /// What the listener knows of it.
     told: Option<Object>,
     /// How it was to begin with, where that is to be told.
     pending: Option<Notification>,
+    /// There is nothing more to tell of it.
+    is_told: bool,
 }
 
 /// Those that no source tells of.
@@ -78,10 +86,13 @@ impl Polled {
         };
         let mut polled = Self {
             handle: wish.handle,
-            group: wish.group,
+            id: wish.task.id,
+            declared: call.meta.capabilities.clone(),
+            member: Arc::downgrade(&wish.task.member),
             seen,
             told: None,
             pending: None,
+            is_told: false,
         };
         match now {
             Seen::Nothing => {}
@@ -95,22 +106,24 @@ impl Polled {
         &self.handle
     }
 
-    /// How the task is, whenever it has become different, and to begin with unless it merely
-    /// works: whoever listens has seen it do so.
-    pub(super) fn into_events(self) -> EventStream {
-        Box::pin(stream::unfold(self, |mut polled| async move {
-            let event = polled.next().await?;
-            Some((Ok(Event::Notification(event)), polled))
-        }))
+    /// Whether who had it to begin with is there no more.
+    pub(super) fn has_left(&self) -> bool {
+        let member = self.member.upgrade();
+        !self.is_told && member.is_none_or(|member| member.has_left())
     }
 
-    async fn next(&mut self) -> Option<Notification> {
+    /// How the task is, whenever it has become different, and to begin with unless it merely
+    /// works: whoever listens has seen it do so.
+    pub(super) async fn next(&mut self) -> Option<Notification> {
         if let Some(pending) = self.pending.take() {
             return Some(pending);
         }
         loop {
             // Fails once nobody asks any more and the last answer was told.
-            self.seen.changed().await.ok()?;
+            if self.seen.changed().await.is_err() {
+                self.is_told = true;
+                return None;
+            }
             let seen = self.seen.borrow_and_update().clone();
             match seen {
                 Seen::Nothing => {}
@@ -124,10 +137,16 @@ impl Polled {
         }
     }
 
-    fn news(&mut self, params: Object) -> Option<Notification> {
-        let method = method::TASK_STATUS.to_owned();
-        let notification = self.group.renamed(Notification { method, params })?;
-        let task = notification.params.clone();
+    fn news(&mut self, mut task: Object) -> Option<Notification> {
+        let is_it = task.string(TASK_ID).as_ref() == Some(&self.id);
+        if !is_it || !is_fit(&mut task, &self.declared) {
+            return None;
+        }
+        task.set(TASK_ID, Raw::string(&self.handle));
+        let notification = Notification {
+            method: method::TASK_STATUS.to_owned(),
+            params: task.clone(),
+        };
         let is_first = self.told.is_none();
         let works = task.str("status").is_some_and(|status| status == "working");
         let is_news = match self.told.replace(task.clone()) {

@@ -1,11 +1,14 @@
 //! One upstream's part of a listener's stream.
 
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
 use futures_util::stream;
+use futures_util::{FutureExt as _, StreamExt as _};
 use tokio::time::{Instant, timeout, timeout_at};
+use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::message::Notification;
 use waypost_wire::meta::META;
 use waypost_wire::method;
@@ -16,14 +19,11 @@ use waypost_wire::uri;
 
 use crate::asks;
 use crate::call::{Call, Carrier};
-use crate::catalog::entry::Kind;
-use crate::catalog::rules::Rules;
-use crate::catalog::template::Stance;
 use crate::error::CallError;
 use crate::event::SubscriptionRefused;
 use crate::forward::usable;
 use crate::member::Member;
-use crate::reply::{End, Event, EventStream};
+use crate::reply::End;
 use crate::subscription::{Said, Subscription, Why};
 use crate::tasks::passthrough::ensure_complete_inside;
 
@@ -31,6 +31,9 @@ use crate::tasks::passthrough::ensure_complete_inside;
 /// may take.
 const ASKED_AT_ONCE: usize = 8;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
+
+/// So many notifications are taken at once from what waits at an upstream.
+const GATHERED: usize = 256;
 
 /// Resources and tasks of one upstream: its own names and those that the client used.
 #[derive(Clone, Debug)]
@@ -42,8 +45,35 @@ pub(super) struct Group {
     instance: Option<Arc<str>>,
     /// The listener's call, without params: what is kept for its caller is where its own calls go.
     frame: Call,
-    /// Those of the listener's endpoint.
-    rules: Option<Arc<Rules>>,
+    sight: Sight,
+}
+
+/// Whether a listener may read what an upstream calls so.
+#[derive(Clone)]
+pub(super) struct Sight(Arc<LetsRead>);
+
+type LetsRead = dyn Fn(&Member, &str) -> bool + Send + Sync;
+
+impl Sight {
+    pub(super) fn new(lets_read: impl Fn(&Member, &str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(lets_read))
+    }
+}
+
+impl fmt::Debug for Sight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sight")
+    }
+}
+
+/// What is listened to at one upstream.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Names {
+    upstream: Arc<str>,
+    /// Each with what the client calls it.
+    pub(super) uris: Vec<(String, String)>,
+    /// Handles.
+    pub(super) tasks: Vec<String>,
 }
 
 /// A subscription to one upstream, as far as the upstream acknowledged it.
@@ -52,12 +82,14 @@ pub(super) struct Source {
     subscription: Subscription,
     /// The client was told that this will be heard, and the server has not said so yet.
     is_promised: bool,
-    /// What was made when a subscription was opened anew and is still to be told.
-    pending: Vec<Notification>,
+    /// What is still to be told.
+    pending: VecDeque<Notification>,
+    /// What the upstream said after that.
+    said: Option<Said>,
 }
 
 impl Group {
-    pub(super) fn new(member: &Arc<Member>, listener: &Call, rules: Option<&Arc<Rules>>) -> Self {
+    pub(super) fn new(member: &Arc<Member>, listener: &Call, sight: &Sight) -> Self {
         let mut frame = Call::own(method::LISTEN, Object::new());
         frame.request_id = Arc::clone(&listener.request_id);
         frame.meta = listener.meta.clone();
@@ -72,7 +104,7 @@ impl Group {
             tasks: Vec::new(),
             instance: None,
             frame,
-            rules: rules.cloned(),
+            sight: sight.clone(),
         }
     }
 
@@ -92,7 +124,22 @@ impl Group {
         self.tasks.push((id, handle.to_owned()));
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn names(&self) -> Names {
+        let handles = self.tasks.iter().map(|(_, handle)| handle.clone());
+        Names {
+            upstream: Arc::clone(&self.member.name),
+            uris: self.uris.clone(),
+            tasks: handles.collect(),
+        }
+    }
+
+    /// The same with no tasks but these.
+    pub(super) fn with_tasks(mut self, handles: &HashSet<String>) -> Self {
+        self.tasks.retain(|(_, handle)| handles.contains(handle));
+        self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
         self.uris.is_empty() && self.tasks.is_empty()
     }
 
@@ -208,13 +255,9 @@ impl Group {
             }
             None => return None,
         }
-        if notification.method == method::TASK_STATUS
-            && !ensure_complete_inside(&mut notification.params)
-        {
-            return None;
-        }
-        self.take_out_undeclared(&mut notification.params);
-        Some(notification)
+        let is_task = notification.method == method::TASK_STATUS;
+        let declared = &self.frame.meta.capabilities;
+        (!is_task || is_fit(&mut notification.params, declared)).then_some(notification)
     }
 
     /// What the client calls a part of a resource that it listens to: as it does the resource, with
@@ -225,26 +268,8 @@ impl Group {
             let rest = rest.filter(|_| uri::is_part(original, whole))?;
             Some(format!("{exposed}{rest}"))
         };
-        let rules = self.rules.as_ref();
-        let shaping = self.member.shaping();
-        let own = shaping.map(|shaping| shaping.globs(Kind::Resource));
-        let is_shown = rules.is_none_or(|rules| rules.allows_uri(original))
-            && own.is_none_or(|own| own.allows_uri(original, |_| Stance::Unsaid));
-        self.uris.iter().find_map(exposed).filter(|_| is_shown)
-    }
-
-    /// A listener that could not answer a task's question learns that there is one from the
-    /// status; `tasks/get` tells it what to declare.
-    fn take_out_undeclared(&self, params: &mut Object) {
-        let Some(requests) = params.get("inputRequests") else {
-            return;
-        };
-        let questions = asks::questions(requests);
-        let declared = &self.frame.meta.capabilities;
-        let fine = questions.is_some_and(|q| asks::undeclared(&q, declared).is_none());
-        if !fine {
-            params.remove("inputRequests");
-        }
+        let part = self.uris.iter().find_map(exposed)?;
+        (self.sight.0)(&self.member, original).then_some(part)
     }
 }
 
@@ -260,7 +285,8 @@ impl Source {
             group,
             subscription,
             is_promised: false,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
+            said: None,
         };
         match said {
             Ok(Said::Live(acknowledged)) => source.group.keep_acknowledged(&acknowledged),
@@ -290,8 +316,30 @@ impl Source {
             group,
             subscription,
             is_promised: false,
-            pending: Vec::new(),
+            pending: VecDeque::new(),
+            said: None,
         })
+    }
+
+    /// One whose group was told of before, by this upstream or another: what may have been missed
+    /// is told once it stands.
+    pub(super) fn anew(group: Group) -> Self {
+        Self {
+            subscription: Subscription::new(&group.member, group.call()),
+            group,
+            is_promised: false,
+            pending: VecDeque::new(),
+            said: None,
+        }
+    }
+
+    pub(super) fn names(&self) -> Names {
+        self.group.names()
+    }
+
+    /// Whether its upstream left and nobody took the place.
+    pub(super) fn has_left(&self) -> bool {
+        self.group.member.has_left()
     }
 
     /// The client's names of the resources that are listened to.
@@ -302,16 +350,6 @@ impl Source {
     /// The client's handles of the tasks that are listened to.
     pub(super) fn heard_tasks(&self) -> impl Iterator<Item = &str> {
         self.group.tasks.iter().map(|(_, exposed)| exposed.as_str())
-    }
-
-    /// The notifications, under the client's names. A lost subscription is opened again, and what
-    /// may have been missed meanwhile is told then; it ends only when everything that was listened
-    /// to is gone.
-    pub(super) fn into_events(self) -> EventStream {
-        Box::pin(stream::unfold(self, |mut source| async move {
-            let event = source.next().await?;
-            Some((Ok(Event::Notification(event)), source))
-        }))
     }
 
     /// Goes on at the member that took the place of one that left; `false` if there is none, or
@@ -328,25 +366,35 @@ impl Source {
         !self.group.is_empty()
     }
 
-    async fn next(&mut self) -> Option<Notification> {
+    /// The next notification, under the client's names. A lost subscription is opened again, and
+    /// what may have been missed meanwhile is told then; there is none only when everything that
+    /// was listened to is gone.
+    pub(super) async fn next(&mut self) -> Option<Notification> {
         loop {
-            if let Some(notification) = self.pending.pop() {
+            self.gather();
+            if let Some(notification) = self.pending.pop_front() {
                 return Some(notification);
             }
+            let heard = self.said.take();
             let said = tokio::select! {
-                said = self.subscription.next() => said,
+                // Its rules count no more.
+                biased;
                 () = self.group.member.left() => {
                     if self.follow() {
                         continue;
                     }
                     return None;
                 }
+                said = async {
+                    match heard {
+                        Some(said) => said,
+                        None => self.subscription.next().await,
+                    }
+                } => said,
             };
             match said {
                 Said::Notification(notification) => {
-                    if let Some(notification) = self.group.renamed(notification) {
-                        return Some(notification);
-                    }
+                    self.pending.extend(self.group.renamed(notification));
                 }
                 Said::Live(acknowledged) => {
                     let asked = self.group.uris.clone();
@@ -362,7 +410,7 @@ impl Source {
                         }
                         self.subscription.ask_next_time(self.group.call());
                     }
-                    self.pending = self.group.missed().await;
+                    self.pending.extend(self.group.missed().await);
                 }
                 Said::Lost if self.group.has_lost_tasks() => {
                     self.group.tasks.clear();
@@ -386,6 +434,40 @@ impl Source {
         }
     }
 
+    /// Takes what waits at the upstream while something is to be told. A resource that changed often
+    /// meanwhile is told of once.
+    fn gather(&mut self) {
+        for _ in 0..GATHERED {
+            if self.pending.is_empty() || self.said.is_some() {
+                return;
+            }
+            let Some(said) = self.subscription.next().now_or_never() else {
+                return;
+            };
+            match said {
+                Said::Notification(notification) => {
+                    if let Some(told) = self.group.renamed(notification) {
+                        self.add(told);
+                    }
+                }
+                said @ (Said::Live(_) | Said::Lost) => self.said = Some(said),
+            }
+        }
+    }
+
+    fn add(&mut self, told: Notification) {
+        let same = |other: &&mut Notification| {
+            let is_update = told.method == method::RESOURCE_UPDATED;
+            is_update
+                && told.method == other.method
+                && told.params.get("uri") == other.params.get("uri")
+        };
+        match self.pending.iter_mut().find(same) {
+            Some(other) => *other = told,
+            None => self.pending.push_back(told),
+        }
+    }
+
     /// Of these resources that were promised, only those that are listened to are told of.
     fn broken(&self, promised: &[(String, String)], code: Option<i64>) {
         let refused = promised.iter().filter(|one| !self.group.uris.contains(one));
@@ -398,6 +480,22 @@ impl Source {
             .emit();
         }
     }
+}
+
+/// Whether what is said of a task can be told. A listener that could not answer its question learns
+/// that there is one from the status; `tasks/get` tells it what to declare.
+pub(super) fn is_fit(task: &mut Object, declared: &ClientCapabilities) -> bool {
+    if !ensure_complete_inside(task) {
+        return false;
+    }
+    if let Some(requests) = task.get("inputRequests") {
+        let questions = asks::questions(requests);
+        let fine = questions.is_some_and(|q| asks::undeclared(&q, declared).is_none());
+        if !fine {
+            task.remove("inputRequests");
+        }
+    }
+    true
 }
 
 /// How a task is now, by the answer to `call`, as the notification that was missed would have told
@@ -436,8 +534,6 @@ fn updated(uri: &str) -> Notification {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use waypost_config::config::{Endpoint, Filter};
-    use waypost_wire::capability::ClientCapabilities;
 
     use super::*;
     use crate::error::Kind;
@@ -466,7 +562,7 @@ mod tests {
         let member = Member::new(config.upstreams[0].clone(), Arc::new(Nobody));
         let mut listener = Call::own(method::LISTEN, Object::new());
         listener.meta.capabilities = ClientCapabilities::new(object(declared));
-        Group::new(&Arc::new(member), &listener, None)
+        Group::new(&Arc::new(member), &listener, &Sight::new(|_, _| true))
     }
 
     #[track_caller]
@@ -495,14 +591,7 @@ mod tests {
         group.add_uri("file:///home/ann".to_owned(), "file:///home/ann");
         assert!(group.renamed(updated("file:///home/ann/notes")).is_some());
         assert!(group.renamed(updated("file:///home/anna")).is_none());
-        let endpoint = Endpoint {
-            resources: Filter {
-                allow: Vec::new(),
-                deny: vec!["*/notes".to_owned()],
-            },
-            ..Endpoint::default()
-        };
-        group.rules = Some(Arc::new(Rules::new(&endpoint)));
+        group.sight = Sight::new(|_, uri| !uri.ends_with("/notes"));
         assert!(group.renamed(updated("file:///home/ann/notes")).is_none());
         assert!(group.renamed(updated("file:///home/ann/other")).is_some());
     }

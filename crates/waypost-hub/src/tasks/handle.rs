@@ -132,9 +132,7 @@ impl Seals {
         id: &str,
         principal: &Principal,
     ) -> Result<String, CallError> {
-        if instance.is_some() {
-            member.note_task();
-        }
+        member.note_task(instance.is_some());
         self.seal(&member.name, tool, id, instance, principal)
             .ok_or_else(|| {
                 CallError::upstream(Kind::BadUpstream, &member.name)
@@ -153,24 +151,44 @@ impl Seals {
     ) -> Option<Opened> {
         let parts = self.unseal(handle, principal)?;
         let member = named(members, parts.upstream)?;
-        let here = |member: &Arc<Member>| {
-            // Handles are for callers without sessions.
-            let instance = member.upstream.instance(principal, None);
-            let same = self.same_instance(parts.instance, instance.as_deref());
-            same.then(|| {
-                if instance.is_some() {
-                    member.note_task();
-                }
-                (Arc::clone(member), instance)
-            })
-        };
         // After a reload what made the task may be about to leave.
-        let (member, instance) =
-            here(member).or_else(|| member.leaving().find_map(|member| here(&member)))?;
+        let before = || member.leaving().find_map(|m| self.at(&m, parts, principal));
+        self.at(member, parts, principal).or_else(before)
+    }
+
+    /// The same at this one alone, where it is called as the handle says.
+    pub(crate) fn open_at(
+        &self,
+        handle: &str,
+        principal: &Principal,
+        member: &Arc<Member>,
+    ) -> Option<Opened> {
+        let parts = self.unseal(handle, principal)?;
+        let is_its = member.is_called(parts.upstream);
+        is_its.then(|| self.at(member, parts, principal))?
+    }
+
+    /// The name of the upstream that the handle was made for; `None` where it was not made for this
+    /// caller.
+    pub(crate) fn upstream_of<'a>(
+        &self,
+        handle: &'a str,
+        principal: &Principal,
+    ) -> Option<&'a str> {
+        Some(self.unseal(handle, principal)?.upstream)
+    }
+
+    fn at(&self, member: &Arc<Member>, parts: Parts<'_>, principal: &Principal) -> Option<Opened> {
+        // Handles are for callers without sessions.
+        let instance = member.upstream.instance(principal, None);
+        if !self.same_instance(parts.instance, instance.as_deref()) {
+            return None;
+        }
+        member.note_task(instance.is_some());
         Some(Opened {
             tool: parts.tool,
             id: decode_body(parts.body)?,
-            member,
+            member: Arc::clone(member),
             instance,
         })
     }

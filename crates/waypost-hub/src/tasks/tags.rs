@@ -39,7 +39,7 @@ impl ToolTags {
         }
     }
 
-    /// The original name of the tool of `member` with this tag, as long as it is in the catalogue.
+    /// The original name of the tool of `member` with this tag, as long as any view shows it.
     pub(crate) fn find(
         &self,
         catalog: &Arc<Catalog>,
@@ -48,10 +48,11 @@ impl ToolTags {
     ) -> Option<Arc<str>> {
         let known = self.learn(catalog);
         let names = known.names.get(&tag)?;
-        let mut found = names
-            .iter()
-            .filter_map(|name| catalog.tools.of_member(member, name));
-        Some(Arc::clone(&found.next()?.original))
+        let is_there = |name: &&Arc<str>| {
+            let mut tables = catalog.tool_tables();
+            tables.any(|table| table.of_member(member, name).is_some())
+        };
+        names.iter().find(is_there).cloned()
     }
 
     /// Knows this snapshot from now on; sooner than on the first search in it.
@@ -71,7 +72,7 @@ impl ToolTags {
         let count = catalog.tools.listed().len();
         let mut tags: HashMap<Arc<str>, Vec<Tag>> = HashMap::with_capacity(count);
         let mut names: HashMap<Tag, Vec<Arc<str>>> = HashMap::with_capacity(count);
-        for entry in catalog.tools.everything() {
+        for entry in catalog.tool_tables().flat_map(|table| table.everything()) {
             let name = &entry.original;
             if tags.contains_key(name) {
                 continue;

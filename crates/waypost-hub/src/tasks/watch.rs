@@ -147,9 +147,7 @@ impl Desk {
         // Whether it goes on where it is, whatever becomes of the member.
         let mut stays = false;
         loop {
-            if remote.instance.is_some() {
-                remote.member.note_task();
-            }
+            remote.member.note_task(remote.instance.is_some());
             let wait = match remote.get().await {
                 Ok(Look::Task(task)) => {
                     backoff.reset();
@@ -170,12 +168,13 @@ impl Desk {
             };
             let left = Arc::clone(&remote.member);
             tokio::select! {
+                () = left.ended() => break,
                 () = sleep(wait) => {}
                 () = left.left(), if !stays => match left.successor() {
                     // What made it is asked until it has ended.
                     Some(next) if remote.instance.is_some() && !next.shares(&left) => stays = true,
-                    Some(next) => remote.member = next,
-                    None => break,
+                    Some(next) if !next.settings.disabled => remote.member = next,
+                    Some(_) | None => stays = true,
                 },
             }
         }

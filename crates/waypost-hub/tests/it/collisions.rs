@@ -10,6 +10,7 @@ use waypost_hub::hub::Hub;
 use waypost_hub::status::State;
 
 use crate::fake::{Fake, Memory, call, echo, hub, hub_with, names, result, upstreams};
+use crate::reloading::reload;
 
 const BARE: &str = "upstreams:\n  \
     a: { url: \"http://127.0.0.1:9\", prefix: \"\" }\n  \
@@ -263,4 +264,124 @@ async fn r05_a_pattern_that_matches_no_tool_is_told_what_it_may_mean() {
         ]
     );
     assert_eq!(&*catalog.warnings[0].upstream, "time");
+}
+
+/// Takes over `yaml`, with these as what is new in it, and waits until they are up.
+async fn becomes(hub: &Arc<Hub>, yaml: &str, new: &[(&str, &Arc<Fake>)]) {
+    reload(hub, yaml, new);
+    sleep(Duration::from_secs(5)).await;
+    until(hub, &[State::Up, State::Up]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn r66_a_name_stays_where_it_is_when_an_earlier_upstream_is_replaced() {
+    let with = |name: &str, tool: &str, uri: &str| {
+        let server = server(name);
+        let mut lists = server.lists.lock().unwrap();
+        let tools = json!({ "tools": [{ "name": tool }, { "name": name }] });
+        lists.insert("tools/list".to_owned(), tools);
+        lists.insert("resources/list".to_owned(), resources(&[uri]));
+        drop(lists);
+        server
+    };
+    let (a, b) = (with("a", "y", "file:///y"), with("b", "x", "file:///x"));
+    let hub = hub(BARE, &[&a, &b]).await;
+    until(&hub, &[State::Up, State::Up]).await;
+    is(&calls(&hub, "x").await, "b", "x");
+    let next = with("a", "x", "file:///x");
+    let yaml = BARE.replacen("127.0.0.1:9", "127.0.0.1:10", 1);
+    becomes(&hub, &yaml, &[("a", &next)]).await;
+    assert!(hub.catalog().tools.get("a_x").is_some(), "it is there");
+    is(&calls(&hub, "x").await, "b", "x");
+    is(&calls(&hub, "a_x").await, "a", "x");
+    let read = hub.call(call("resources/read", &json!({ "uri": "file:///x" })));
+    assert_eq!(
+        result(read.await).await["_meta"]["dev.waypost/upstream"],
+        "b"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn r66_a_name_stays_where_it_is_when_another_file_brings_an_earlier_upstream() {
+    let only = BARE.lines().filter(|line| !line.contains("a: "));
+    let only = only.collect::<Vec<_>>().join("\n");
+    let (a, b) = (Fake::with_tools("a", &["x"]), Fake::with_tools("b", &["x"]));
+    let hub = hub(&only, &[&b]).await;
+    until(&hub, &[State::Up]).await;
+    becomes(&hub, BARE, &[("a", &a)]).await;
+    is(&calls(&hub, "x").await, "b", "x");
+    is(&calls(&hub, "a_x").await, "a", "x");
+
+    // Of two that come together it is the first, whoever answers first.
+    let none = "upstreams: {}\n";
+    for late in [&a, &b] {
+        *late.lists_take.lock().unwrap() = Duration::from_secs(3);
+        reload(&hub, none, &[]);
+        becomes(&hub, BARE, &[("a", &a), ("b", &b)]).await;
+        is(&calls(&hub, "x").await, "a", "x");
+        is(&calls(&hub, "b_x").await, "b", "x");
+        *late.lists_take.lock().unwrap() = Duration::ZERO;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_stays_with_its_tool_when_another_is_renamed_to_it() {
+    let yaml = "upstreams: { u: { url: 'http://127.0.0.1:9', \
+                tools: { rename: { a: send } } } }";
+    let u = Fake::with_tools("u", &["send"]);
+    let hub = hub(yaml, &[&u]).await;
+    is(&calls(&hub, "u_send").await, "u", "send");
+    let tools = json!({ "tools": [{ "name": "a" }, { "name": "send" }] });
+    u.lists
+        .lock()
+        .unwrap()
+        .insert("tools/list".to_owned(), tools);
+    u.lost.notify_one();
+    while names(&hub).await.len() < 2 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    is(&calls(&hub, "u_send").await, "u", "send");
+    let names = names(&hub).await;
+    let other = names.iter().find(|name| name.starts_with("u_send_"));
+    is(&calls(&hub, other.unwrap()).await, "u", "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_uris_that_two_servers_have_take_no_time_and_few_words() {
+    let uris: Vec<String> = (0..20_000).map(|n| format!("file:///{n:05}")).collect();
+    let uris: Vec<&str> = uris.iter().map(String::as_str).collect();
+    let with = |name: &str| {
+        let server = server(name);
+        let list = resources(&uris);
+        server
+            .lists
+            .lock()
+            .unwrap()
+            .insert("resources/list".to_owned(), list);
+        server
+    };
+    let (a, b) = (with("a"), with("b"));
+    let hub = hub(BARE, &[&a, &b]).await;
+    until(&hub, &[State::Up, State::Up]).await;
+    let catalog = hub.catalog();
+    assert_eq!(catalog.resources.entries().count(), 40_000);
+    let said = catalog.warnings.iter().map(|w| w.text.as_str());
+    let said: Vec<_> = said.filter(|text| text.contains("resource")).collect();
+    assert_eq!(said.len(), 21);
+    assert_eq!(
+        said[20],
+        "19980 more resources have another name than their own"
+    );
+    // Names in place of others are looked at anew with each change of any list.
+    let started = std::time::Instant::now();
+    b.lists
+        .lock()
+        .unwrap()
+        .insert("tools/list".to_owned(), json!({ "tools": [] }));
+    b.lost.notify_one();
+    while names(&hub).await.len() > 1 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let took = started.elapsed();
+    assert!(took < Duration::from_secs(20), "{took:?}");
 }

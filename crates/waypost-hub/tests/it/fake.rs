@@ -52,6 +52,10 @@ pub(crate) struct Fake {
     pub(crate) lost: Notify,
     /// Whether what it keeps was ended.
     pub(crate) closed: AtomicBool,
+    /// A method that it refuses, and how.
+    pub(crate) refuses: Mutex<Option<(String, ErrorObject)>>,
+    /// Calls that wait for their callers.
+    pub(crate) parked: AtomicUsize,
     /// The process that it is now.
     pub(crate) instance: Mutex<Option<Arc<str>>>,
     answer: Box<Answer>,
@@ -95,6 +99,8 @@ impl Fake {
             lists_take: Mutex::default(),
             lost: Notify::new(),
             closed: AtomicBool::new(false),
+            refuses: Mutex::default(),
+            parked: AtomicUsize::default(),
             instance: Mutex::default(),
             answer: Box::new(answer),
         })
@@ -160,6 +166,10 @@ impl Upstream for Fake {
             if self.down.load(Ordering::SeqCst) {
                 return Err(self.refused());
             }
+            let refuses = self.refuses.lock().unwrap().clone();
+            if let Some((_, error)) = refuses.filter(|(method, _)| *method == call.method) {
+                return Ok(Reply::error(error));
+            }
             let page = self.lists.lock().unwrap().get(&page_key(&call)).cloned();
             let page = page.map(complete);
             match page {
@@ -176,6 +186,10 @@ impl Upstream for Fake {
 
     fn instance(&self, _: &Principal, _: Option<&Session>) -> Option<Arc<str>> {
         self.instance.lock().unwrap().clone()
+    }
+
+    fn parked(&self) -> usize {
+        self.parked.load(Ordering::SeqCst)
     }
 
     fn lost(&self) -> BoxFuture<'_, ()> {
@@ -233,6 +247,8 @@ pub(crate) struct Memory(
 pub(crate) struct Pinned {
     pub(crate) tools: Mutex<Vec<PinnedTool>>,
     pub(crate) broken: AtomicBool,
+    /// An upstream whose tools it does not take.
+    pub(crate) refuses: Mutex<Option<String>>,
 }
 
 impl Pinned {
@@ -298,6 +314,10 @@ impl Store for Memory {
         let upstream = upstream.to_owned();
         async move {
             self.4.check()?;
+            if *self.4.refuses.lock().unwrap() == Some(upstream.clone()) {
+                let (action, source) = ("save", "the disk is full".into());
+                return Err(StoreError { action, source });
+            }
             let mut all = self.4.tools.lock().unwrap();
             all.retain(|pin| pin.upstream != upstream);
             all.extend(tools);

@@ -391,3 +391,25 @@ async fn r30_a_uri_of_two_servers_templates_is_an_error_that_names_both_ways() {
     let contents = result(hub.call(only).await).await["contents"].clone();
     assert_eq!(contents[0]["text"], "b");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_that_the_file_describes_keeps_the_rest_of_its_bytes() {
+    let (a, b) = (server("a"), server("b"));
+    let meta = json!({ "ui": { "resourceUri": "ui://app/a" } });
+    let prompts = json!({ "prompts": [{ "name": "p", "_meta": meta }] });
+    b.lists
+        .lock()
+        .unwrap()
+        .insert("prompts/list".to_owned(), prompts);
+    let yaml = upstreams(&["a", "b"]) + "    prompts: { describe: { p: Says it. } }\n";
+    let yaml = yaml.replacen(
+        "b: { url: \"http://127.0.0.1:9/mcp\" }",
+        "b:\n    url: \"http://127.0.0.1:9/mcp\"",
+        1,
+    );
+    let hub = settled(&yaml, &[&a, &b]).await;
+    let list = result(hub.call(call("prompts/list", &json!({}))).await).await;
+    let own = &list["prompts"][1];
+    assert_eq!(own["description"], "Says it.");
+    assert_eq!(own["_meta"]["ui"], meta["ui"]);
+}

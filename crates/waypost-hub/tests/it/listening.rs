@@ -317,7 +317,7 @@ async fn a_lost_subscription_is_opened_again_and_what_was_missed_is_reported() {
 
 /// A fake with one tool that answers with the task `t`, which is done when asked about, and with
 /// subscriptions.
-fn tasking(name: &str) -> (Arc<Fake>, Voices) {
+pub(crate) fn tasking(name: &str) -> (Arc<Fake>, Voices) {
     let capabilities =
         json!({ "tools": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
     let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
@@ -363,7 +363,7 @@ async fn a_task_is_asked_about_after_its_subscription_was_lost() {
     );
 }
 
-fn resource(uri: &str) -> [(&'static str, Value); 2] {
+pub(crate) fn resource(uri: &str) -> [(&'static str, Value); 2] {
     let resource = json!({ "uri": uri, "name": "x" });
     let templates = json!({ "resourceTemplates": [] });
     [
@@ -372,7 +372,7 @@ fn resource(uri: &str) -> [(&'static str, Value); 2] {
     ]
 }
 
-fn able() -> Value {
+pub(crate) fn able() -> Value {
     json!({ "resources": { "subscribe": true } })
 }
 

@@ -274,3 +274,61 @@ async fn a19_held_tools_are_not_found_by_a_search() {
     let said = result(hub.call(call("tools/call", &params)).await).await;
     assert_eq!(said["isError"], true);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a19_a_tool_that_is_listed_twice_is_held_against_its_first_definition() {
+    let store = Arc::new(Memory::default());
+    let twice = [tool("add", "Adds."), tool("add", "Adds, and more.")];
+    let fake = server(&twice);
+    let hub = hub_with(&yaml("block"), &[&fake], Arc::clone(&store) as _).await;
+    assert_eq!(names(&hub).await, ["u_add"]);
+    assert_eq!(pending(&hub), []);
+    let [first, second] = twice;
+    becomes(&hub, &fake, &[second, first]).await;
+    assert_eq!(pending(&hub), [("add".to_owned(), "changed", true)]);
+    hub.approve(&approvals(&hub)).await.unwrap();
+    assert_eq!(pending(&hub), []);
+    assert_eq!(names(&hub).await, ["u_add"]);
+    let catalog = hub.catalog();
+    let said: Vec<_> = catalog.warnings.iter().map(|w| w.text.as_str()).collect();
+    assert_eq!(said, ["tool `add` is listed twice, shown once"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a19_what_was_approved_counts_at_once_also_where_another_could_not_be_stored() {
+    let store = Arc::new(Memory::default());
+    let of = |name: &str, text: &str| {
+        let lists = [("tools/list", json!({ "tools": [tool("add", text)] }))];
+        Fake::new(name, json!({ "tools": {} }), &lists, |call| Ok(echo(call)))
+    };
+    let (u, v) = (of("u", "Adds."), of("v", "Adds."));
+    let yaml = yaml("block") + "  v: { url: \"http://127.0.0.1:9\", pin: block }\n";
+    let hub = hub_with(&yaml, &[&u, &v], Arc::clone(&store) as _).await;
+    assert_eq!(names(&hub).await.len(), 2);
+    assert_eq!(stored(&store).await.len(), 2);
+    becomes(&hub, &u, &[tool("add", "Adds two.")]).await;
+    becomes(&hub, &v, &[tool("add", "Adds two.")]).await;
+    assert_eq!(names(&hub).await, [""; 0]);
+    let all = || {
+        let mut all = approvals(&hub);
+        let of_v = all.iter().map(|one| Approval {
+            upstream: "v".to_owned(),
+            ..one.clone()
+        });
+        let of_v: Vec<_> = of_v.collect();
+        all.extend(of_v);
+        all
+    };
+    let wanted = all();
+    *store.4.refuses.lock().unwrap() = Some("v".to_owned());
+    hub.approve(&wanted).await.unwrap_err();
+    assert_eq!(names(&hub).await, ["u_add"]);
+    *store.4.refuses.lock().unwrap() = None;
+
+    // Whoever asked does not have to wait for it.
+    let mut asks = Box::pin(hub.approve(&wanted));
+    assert!(futures_util::poll!(asks.as_mut()).is_pending());
+    drop(asks);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(&hub).await, ["u_add", "v_add"]);
+}

@@ -7,13 +7,16 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use waypost_hub::call::{Call, Principal, Session, View};
+use waypost_hub::error::{CallError, Kind};
 use waypost_hub::hub::Hub;
 use waypost_hub::reply::Reply;
+use waypost_hub::status::State;
 use waypost_wire::error::ErrorObject;
 use waypost_wire::meta::RequestMeta;
 
 use crate::fake::{Fake, call, declaring, error, hub, names, reply, result, upstreams};
-use crate::listening::{Voices, acknowledges, listen, next, notification, say, settled};
+use crate::listening::{Voices, acknowledges, listen, listen_at, next, notification, say, settled};
+use crate::supervising::{state, until};
 
 /// A server whose resources live for a minute, and how often it was read from. What it says
 /// besides the contents is up to the test.
@@ -216,6 +219,35 @@ async fn what_a_server_says_has_changed_is_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_has_changed_is_read_again_however_it_is_spelled() {
+    let (a, voices) = server("a", &json!({ "ttlMs": 3_600_000, "cacheScope": "public" }));
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let filter = json!({ "resourceSubscriptions": ["file:///x"] });
+    let mut events = listen(&hub, &filter).await;
+    next(&mut events).await;
+    let spellings = [
+        "file:///x",
+        "FILE:///x",
+        "file:///%78",
+        "file:///./x",
+        "file:///x?q",
+    ];
+    for (before, uri) in spellings.iter().enumerate() {
+        assert_eq!(text(&hub, read(uri)).await, before.to_string());
+    }
+    let updated = notification(
+        "notifications/resources/updated",
+        &json!({ "uri": "file:///x" }),
+    );
+    say(&voices, &updated);
+    next(&mut events).await;
+    for (before, uri) in spellings.iter().enumerate() {
+        let again = before + spellings.len();
+        assert_eq!(text(&hub, read(uri)).await, again.to_string(), "{uri}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_that_was_on_its_way_when_its_resource_changed_is_not_kept() {
     let said = json!({ "contents": [], "ttlMs": 60_000, "cacheScope": "public" });
     let lists = [
@@ -385,4 +417,85 @@ async fn updates_of_a_part_are_told_as_the_whole_was_called() {
     );
     say(&voices, &part);
     assert_eq!(next(&mut events).await.1["uri"], "b+file:///x/part");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_is_not_to_be_kept_while_an_upstream_has_yet_to_say_what_it_has() {
+    let lists = |ttl: u64| {
+        [
+            ("tools/list", json!({ "tools": [], "ttlMs": ttl })),
+            ("prompts/list", json!({ "prompts": [], "ttlMs": ttl })),
+        ]
+    };
+    let capabilities = json!({ "tools": {}, "prompts": {} });
+    let a = Fake::new(
+        "a",
+        capabilities.clone(),
+        &lists(60_000),
+        |_| unreachable!(),
+    );
+    let b = Fake::new("b", capabilities, &lists(60_000)[1..], |_| {
+        Err(CallError::upstream(Kind::BadUpstream, &"b".into()))
+    });
+    b.down.store(true, Ordering::SeqCst);
+    let hub = hub(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    until("down", || state(&hub, "b") == State::Down).await;
+    let kept = async |method: &str| {
+        let list = result(hub.call(call(method, &json!({}))).await).await;
+        list["ttlMs"].as_u64().unwrap() > 0
+    };
+    assert!(!kept("prompts/list").await, "it was never reached");
+    b.down.store(false, Ordering::SeqCst);
+    until("up", || {
+        hub.catalog().member("b").unwrap().learned().is_some()
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(kept("prompts/list").await);
+    assert!(!kept("tools/list").await, "it was never read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r05_updates_of_a_part_that_a_denied_template_stands_for_are_not_told() {
+    let deny = "resources: { deny: ['mail://{folder}/raw'] }";
+    let by_file = format!("upstreams: {{ a: {{ url: 'http://127.0.0.1:9', {deny} }} }}");
+    let by_view = upstreams(&["a"]) + &format!("endpoints: {{ e: {{ {deny} }} }}");
+    for (yaml, view) in [(by_file, View::All), (by_view, View::Endpoint("e".into()))] {
+        let (a, voices) = server("a", &json!({}));
+        let templates = json!({ "resourceTemplates": [{ "uriTemplate": "mail://{folder}/raw" }] });
+        a.lists
+            .lock()
+            .unwrap()
+            .insert("resources/templates/list".to_owned(), templates);
+        let hub = settled(&yaml, &[&a]).await;
+        let wanted = json!({ "resourceSubscriptions": ["mail://inbox"] });
+        let mut events = listen_at(&hub, view, &wanted).await;
+        next(&mut events).await;
+        for part in ["raw", "1"] {
+            let part = json!({ "uri": format!("mail://inbox/{part}") });
+            say(
+                &voices,
+                &notification("notifications/resources/updated", &part),
+            );
+        }
+        assert_eq!(next(&mut events).await.1["uri"], "mail://inbox/1");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_listens_waits_for_those_that_may_have_the_resource() {
+    let (a, voices) = server("a", &json!({}));
+    let b = Fake::with_tools("b", &["x"]);
+    *b.lists_take.lock().unwrap() = Duration::from_secs(2);
+    let hub = hub(&upstreams(&["a", "b"]), &[&a, &b]).await;
+    let wanted = json!({ "resourceSubscriptions": ["file:///unlisted"] });
+    let mut events = listen(&hub, &wanted).await;
+    let (_, acknowledged) = next(&mut events).await;
+    assert_eq!(acknowledged["notifications"], wanted);
+    let whole = json!({ "uri": "file:///unlisted" });
+    say(
+        &voices,
+        &notification("notifications/resources/updated", &whole),
+    );
+    assert_eq!(next(&mut events).await.1["uri"], "file:///unlisted");
 }

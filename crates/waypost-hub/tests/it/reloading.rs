@@ -31,15 +31,15 @@ pub(crate) fn reload(hub: &Arc<Hub>, yaml: &str, fakes: &[(&str, &Arc<Fake>)]) -
 }
 
 /// An upstream with a port and more settings.
-fn one(name: &str, port: u16, more: &str) -> String {
+pub(crate) fn one(name: &str, port: u16, more: &str) -> String {
     format!("upstreams: {{ {name}: {{ url: 'http://127.0.0.1:{port}/mcp'{more} }} }}")
 }
 
-fn is_closed(fake: &Fake) -> bool {
+pub(crate) fn is_closed(fake: &Fake) -> bool {
     fake.closed.load(Ordering::SeqCst)
 }
 
-async fn closed(fake: &Fake) {
+pub(crate) async fn closed(fake: &Fake) {
     until("closed", || is_closed(fake)).await;
 }
 
@@ -216,7 +216,7 @@ async fn a_call_in_flight_is_waited_for_and_no_longer_than_the_grace() {
     }
 }
 
-fn tools() -> Value {
+pub(crate) fn tools() -> Value {
     json!({ "tools": [{ "name": "x" }] })
 }
 

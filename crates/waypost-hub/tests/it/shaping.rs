@@ -8,6 +8,7 @@ use waypost_hub::catalog::entry::Kind;
 use waypost_hub::hub::Hub;
 
 use crate::fake::{Fake, call, declaring, echo, error, hub, names, reply, result, value};
+use crate::supervising::until;
 
 /// A server with tools, prompts, resources and templates.
 fn server() -> Arc<Fake> {
@@ -158,6 +159,17 @@ async fn r05_what_an_upstreams_filters_hide_is_as_unknown_as_what_it_never_had()
     ] {
         result(hub.call(use_of(method, shown)).await).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r05_a_denied_resource_of_a_gateway_is_not_read_by_its_qualified_form() {
+    let (hub, fake) = shaped("    resources: { deny: ['db://users/*'] }\n").await;
+    let read = |uri: &str| hub.call(call("resources/read", &json!({ "uri": uri })));
+    for uri in ["u+inner+db://users/rows", "u+a+b+db://users/x"] {
+        assert_eq!(error(read(uri).await).await["code"], -32602, "{uri}");
+    }
+    result(read("u+inner+db://open/x").await).await;
+    assert_eq!(fake.seen().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -442,4 +454,37 @@ async fn an_upstream_without_such_settings_is_as_it_was() {
     assert!(shown.eq(received), "byte for byte");
     let catalog = plain.catalog();
     assert!(catalog.hidden(Kind::Tool, "u").is_empty() && catalog.pending("u").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pattern_for_resources_is_not_pointed_out_once_there_are_templates() {
+    let lists = [
+        (
+            "resources/list",
+            json!({ "resources": [{ "uri": "a://1" }] }),
+        ),
+        (
+            "resources/templates/list",
+            json!({ "resourceTemplates": [] }),
+        ),
+    ];
+    let u = Fake::new("u", json!({ "resources": {} }), &lists, |call| {
+        Ok(echo(call))
+    });
+    let yaml = "upstreams: { u: { url: 'http://127.0.0.1:9', resources: { deny: ['b://*'] } } }";
+    let hub = hub(yaml, &[&u]).await;
+    listed(&hub, Kind::Resource).await;
+    assert_eq!(
+        warnings(&hub),
+        ["pattern `b://*` of `resources.deny` matches no resource"]
+    );
+    let templates = json!({ "resourceTemplates": [{ "uriTemplate": "c://{x}" }] });
+    u.lists
+        .lock()
+        .unwrap()
+        .insert("resources/templates/list".to_owned(), templates);
+    u.lost.notify_one();
+    let is_read = || hub.catalog().templates.get("c://{x}").is_some();
+    until("read", is_read).await;
+    assert_eq!(warnings(&hub), [""; 0]);
 }

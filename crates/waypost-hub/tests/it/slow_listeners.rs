@@ -36,3 +36,46 @@ async fn a_listener_that_does_not_read_is_told_once_of_a_list_that_changed_often
     assert_eq!(method, "notifications/tools/list_changed");
     nothing(&mut slow).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_listener_that_does_not_read_is_told_once_of_a_resource_that_changed_often() {
+    let capabilities = json!({ "resources": { "subscribe": true } });
+    let lists = [
+        ("resources/list", json!({ "resources": [] })),
+        (
+            "resources/templates/list",
+            json!({ "resourceTemplates": [] }),
+        ),
+    ];
+    let (a, voices) = listening("a", capabilities, &lists);
+    let hub = hub(&upstreams(&["a"]), &[&a]).await;
+    sleep(Duration::from_secs(1)).await;
+    let filter = json!({ "resourceSubscriptions": ["file:///x", "file:///y"] });
+    let mut slow = listen(&hub, &filter).await;
+    next(&mut slow).await;
+    let say_of = |uri: &str| {
+        let params = json!({ "uri": uri });
+        say(
+            &voices,
+            &notification("notifications/resources/updated", &params),
+        );
+    };
+    for uri in [
+        "file:///x",
+        "file:///y",
+        "file:///x",
+        "file:///x",
+        "file:///y/1",
+        "file:///y",
+    ] {
+        say_of(uri);
+    }
+    for uri in ["file:///x", "file:///y", "file:///y/1"] {
+        let (_, params) = next(&mut slow).await;
+        assert_eq!(params["uri"], uri);
+    }
+    nothing(&mut slow).await;
+    say_of("file:///x");
+    let (_, params) = next(&mut slow).await;
+    assert_eq!(params["uri"], "file:///x", "it changed again");
+}

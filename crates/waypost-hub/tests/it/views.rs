@@ -389,3 +389,86 @@ async fn r80_a_task_is_unknown_where_its_tool_is_hidden() {
         assert_eq!(result(hub.call(get).await).await["taskId"], handle.as_str());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn r62_a_tool_that_only_an_endpoint_shows_has_tasks_headers_and_patterns_there() {
+    let yaml = "naming: { on_collision: first }\nupstreams:\n  \
+                a: { url: \"http://127.0.0.1:9\", prefix: \"\" }\n  \
+                b: { url: \"http://127.0.0.1:9\", prefix: \"\" }\nendpoints:\n  \
+                e: { upstreams: [b], prefix: \"e_\", tools: { allow: [x] } }\n";
+    let schema = json!({ "type": "object", "properties": {
+        "region": { "type": "string", "x-mcp-header": "Region" } } });
+    let a = Fake::with_tools("a", &["x"]);
+    let capabilities =
+        json!({ "tools": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let lists = [(
+        "tools/list",
+        json!({ "tools": [{ "name": "x", "inputSchema": schema }] }),
+    )];
+    let b = Fake::new("b", capabilities, &lists, |call| {
+        let (kind, status) = match call.method.as_str() {
+            "tools/call" => ("task", "working"),
+            _ => ("complete", "completed"),
+        };
+        Ok(reply(
+            &json!({ "resultType": kind, "taskId": "t1", "status": status,
+            "createdAt": "2026-11-30T00:00:00Z", "lastUpdatedAt": "2026-11-30T00:00:00Z",
+            "ttlMs": null, "result": { "content": [] } }),
+        ))
+    });
+    let hub = hub(yaml, &[&a, &b]).await;
+    assert_eq!(listed(&hub, "e", Kind::Tool).await, ["e_x"]);
+    let catalog = hub.catalog();
+    assert_eq!(
+        catalog.tools.entries().count(),
+        1,
+        "nobody sees it at `/mcp`"
+    );
+    assert_eq!(catalog.endpoint("e").unwrap().warnings, [""; 0]);
+    let knows = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let arguments = json!({ "name": "e_x", "arguments": { "region": "eu" } });
+    let mut make = declaring(call("tools/call", &arguments), &knows);
+    make.headers.absent = true;
+    let made = result(hub.call(at("e", make)).await).await;
+    let headers = b.seen()[0].headers.params.clone();
+    assert_eq!(headers, [("mcp-param-region".into(), "eu".into())]);
+    let handle = made["taskId"].clone();
+    let get = || declaring(call("tasks/get", &json!({ "taskId": handle })), &knows);
+    let got = result(hub.call(at("e", get())).await).await;
+    assert_eq!(got["status"], "completed");
+    assert!(hub.call(get()).await.is_err(), "unknown at `/mcp`");
+}
+
+#[tokio::test(start_paused = true)]
+async fn r05_a_resource_that_is_denied_is_not_listed_in_another_spelling_either() {
+    let lists = [(
+        "resources/list",
+        json!({ "resources": [{ "uri": "db://users?limit=10" }, { "uri": "db://roles?limit=10" }] }),
+    )];
+    let server = || {
+        Fake::new("db", json!({ "resources": {} }), &lists, |call| {
+            Ok(echo(call))
+        })
+    };
+    let one = "upstreams:\n  db: { url: \"http://127.0.0.1:9\" }\n";
+    let by_view =
+        format!("{one}endpoints: {{ e: {{ resources: {{ deny: [\"db://users\"] }} }} }}\n");
+    let by_file =
+        one.replace(" }", ", resources: { deny: [\"db://users\"] } }") + "endpoints: { e: {} }\n";
+    for yaml in [by_view, by_file] {
+        let hub = hub(&yaml, &[&server()]).await;
+        let resources = listed(&hub, "e", Kind::Resource).await;
+        assert_eq!(resources, ["db://roles?limit=10"]);
+        let uri = "db://users?limit=10";
+        let read = call("resources/read", &json!({ "uri": uri }));
+        let said = refused(&hub, "e", read, uri).await;
+        assert!(said.contains("no upstream has the resource"), "{said}");
+        let catalog = hub.catalog();
+        let warnings = &catalog.endpoint("e").unwrap().warnings;
+        assert!(
+            warnings.is_empty() && catalog.warnings.is_empty(),
+            "{warnings:?} {:?}",
+            catalog.warnings
+        );
+    }
+}

@@ -6,6 +6,7 @@
 
 pub mod always_tasks;
 pub mod asks_undeclared;
+pub mod bad_definitions;
 pub mod closes_mid_body;
 pub mod demands_tasks;
 pub mod echo;

@@ -14,12 +14,30 @@ use waypost_wire::version;
 
 use super::time::iso;
 
-/// `{"upstreams": [...]}` in the file's order. What servers said is passed on as they said it;
+/// `{"upstreams": [...]}` in the file's order; `next` are those that are to take a place among them
+/// (`replacement`). What servers said is passed on as they said it;
 /// addresses, headers and variables, where secrets live, are not shown.
-pub(super) fn list(members: &[Arc<Member>], catalog: &Catalog) -> Raw {
-    let one = |member: &Arc<Member>| Raw::from(one(member, catalog));
+pub(super) fn list(members: &[Arc<Member>], next: &[Arc<Member>], catalog: &Catalog) -> Raw {
+    let one = |member: &Arc<Member>| {
+        let mut object = one(member, catalog);
+        let next = next.iter().find(|next| next.name == member.name);
+        let next = next.map_or_else(Raw::null, |next| replacement(next));
+        object.set("replacement", next);
+        Raw::from(object)
+    };
     let all: Vec<Raw> = members.iter().map(one).collect();
     Object::from_iter([("upstreams", Raw::array(&all))]).into()
+}
+
+/// Who serves once it is known what it has.
+fn replacement(next: &Member) -> Raw {
+    let report = next.status.report();
+    let object = Object::from_iter([
+        ("state", Raw::string(report.state.as_str())),
+        ("since", Raw::string(&iso(report.since_ms))),
+        ("lastError", last_error(&report)),
+    ]);
+    object.into()
 }
 
 fn one(member: &Member, catalog: &Catalog) -> Object {

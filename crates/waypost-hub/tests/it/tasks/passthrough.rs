@@ -160,9 +160,14 @@ async fn r80_whatever_is_wrong_with_a_handle_the_answer_is_the_same() {
         "a number",
     );
     let elsewhere = renamed.around(&world.fake);
-    is_unknown(
-        elsewhere.tasks("tasks/get", "ann", id(&good)).await,
-        "unknown upstream",
+    // Its own caller may know what became of the upstream, and nobody else.
+    let elsewhere = async |who| elsewhere.tasks("tasks/get", who, id(&good)).await;
+    is_unknown(elsewhere("bob").await, "another caller's");
+    let error = elsewhere("ann").await.unwrap_err();
+    let removed = "unknown task: upstream `up`, which had it, was removed";
+    assert_eq!(
+        (error.kind, &*error.to_string()),
+        (Kind::UnknownTarget, removed)
     );
     assert_eq!(world.fake.count("tasks/get"), 0);
 }

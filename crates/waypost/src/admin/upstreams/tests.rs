@@ -71,7 +71,9 @@ fn learned() -> Learned {
 
 #[test]
 fn r36_no_secret_of_the_file_is_shown() {
-    let text = list(&members(), &Catalog::default()).text().to_owned();
+    let text = list(&members(), &members(), &Catalog::default())
+        .text()
+        .to_owned();
     assert!(!text.contains("canary"), "{text}");
 }
 
@@ -87,9 +89,11 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
         upstream: "files".into(),
         text: "tool name `x` is used by builds too".to_owned(),
     };
+    let next = Arc::clone(&self::members()[0]);
+    next.status.failed("connection refused");
     let mut catalog = Catalog::default();
     catalog.warnings.push(warning);
-    let text = list(&members, &catalog).text().to_owned();
+    let text = list(&members, &[next], &catalog).text().to_owned();
     assert!(
         text.contains(r#""extensions":{"x/y":{ "n":1.0 , "a":[ ]}}"#),
         "{text}"
@@ -115,4 +119,8 @@ fn state_era_counts_and_the_extensions_map_are_shown_as_they_are() {
     assert_eq!(builds["warnings"], serde_json::json!([]));
     let said = serde_json::json!(["tool name `x` is used by builds too"]);
     assert_eq!(files["warnings"], said);
+    assert_eq!(files["replacement"], serde_json::Value::Null);
+    let replacement = &builds["replacement"];
+    assert_eq!(replacement["state"], "starting");
+    assert_eq!(replacement["lastError"]["message"], "connection refused");
 }
