@@ -7,7 +7,7 @@ use waypost_hub::call::View;
 use waypost_hub::status::State;
 
 use super::{TWO, calls, plain, refused, server, tools, use_of, values};
-use crate::fake::{hub, result};
+use crate::fake::{call, declaring, hub, result, value};
 use crate::listening::{listen, next, nothing};
 use crate::reloading::reload;
 use crate::supervising::{state, until};
@@ -55,6 +55,33 @@ async fn an_upstream_that_comes_or_goes_by_a_reload_does_so_in_the_argument() {
     next(&mut changes).await;
     result(hub.call(use_of("prod_job", json!({}))).await).await;
     assert_eq!(calls(&prod, "tools/call").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn r18_an_answer_for_an_upstream_that_a_reload_took_away_leaves_the_argument_out_too() {
+    let without = format!("{}  other: {{ command: x }}\n", alone());
+    for file in [alone(), &without.replace("  prod:", "  first:")] {
+        let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("ask")]));
+        let hub = hub(TWO, &[&prod, &test]).await;
+        until("up", || state(&hub, "test") == State::Up).await;
+        let asking = json!({ "elicitation": {} });
+        let params = json!({ "name": "k8s_ask", "arguments": { "cluster": "EU 1", "a": 1.0 } });
+        let asked = hub.call(declaring(call("tools/call", &params), &asking));
+        let asked = result(asked.await).await;
+        assert_eq!(asked["resultType"], "input_required", "{asked}");
+        reload(&hub, file, &[("first", &prod), ("other", &prod)]);
+        let mut again = params;
+        again["requestState"] = asked["requestState"].clone();
+        again["inputResponses"] = json!({ "q": {} });
+        result(
+            hub.call(declaring(call("tools/call", &again), &asking))
+                .await,
+        )
+        .await;
+        let got = calls(&test, "tools/call").remove(1);
+        assert_eq!(value(&got.params)["arguments"], json!({ "a": 1.0 }));
+        assert!(calls(&prod, "tools/call").is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]
