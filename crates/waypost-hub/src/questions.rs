@@ -128,12 +128,8 @@ impl Target {
         own.map_or(&*self.params, |own| &*own.params)
     }
 
-    /// Whether `other` is the same of the same server, or one of those that this stands for.
+    /// Whether `other` is the same of the same server.
     fn is(&self, other: &Self) -> bool {
-        if let Chosen::Open(choice) = &self.choice {
-            let mut all = choice.instances.iter();
-            return all.any(|(_, entry)| Self::chosen(entry, &choice.argument).is(other));
-        }
         let server = |target: &Self| target.member.settings.fingerprint.clone();
         (&self.member.name, &self.original) == (&other.member.name, &other.original)
             && server(self) == server(other)
@@ -159,16 +155,15 @@ impl Made {
     /// What it comes back with after these questions, or in this call.
     fn key(&self, with: &Object) -> Option<Key> {
         let mut hash = Sha256::new();
-        match (with.get(REQUEST_STATE), &self.arguments) {
-            (Some(state), _) => {
-                hash.update(b"state");
-                hash.update(state.as_string()?);
-            }
-            (None, Some(arguments)) => {
-                hash.update(b"arguments");
-                hash.update(arguments.as_bytes());
-            }
-            (None, None) => {}
+        if let Some(state) = with.get(REQUEST_STATE) {
+            let state = state.as_string()?;
+            hash.update(state.len().to_be_bytes());
+            hash.update(state);
+        }
+        // A server may give all that it asks one state; the arguments come back too.
+        if let Some(arguments) = &self.arguments {
+            hash.update(b"arguments");
+            hash.update(arguments.as_bytes());
         }
         Some(Key {
             name: self.name.clone(),
@@ -206,7 +201,9 @@ impl Questions {
         }
         drop(table);
         let target = target?;
-        let same = current.is_some_and(|current| current.is(&target));
+        // Which of several is meant was said when they were asked, perhaps in words that are others now.
+        let is_open = |current: &Target| matches!(current.choice, Chosen::Open(_));
+        let same = current.is_some_and(|current| !is_open(current) && current.is(&target));
         (!same).then_some(target)
     }
 

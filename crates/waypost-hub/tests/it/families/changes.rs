@@ -85,6 +85,48 @@ async fn r18_an_answer_for_an_upstream_that_a_reload_took_away_leaves_the_argume
 }
 
 #[tokio::test(start_paused = true)]
+async fn r18_an_answer_goes_to_the_upstream_that_asked_whatever_became_of_the_others() {
+    let asking = json!({ "elicitation": {} });
+    let files = [
+        TWO.replace("prod: {", "prod: { timeout: 31s,"),
+        TWO.replace("prod: {", "prod: { tools: { deny: [ask] },"),
+        TWO.replace("EU 1", "EU 2"),
+        TWO.replace("argument: cluster", "argument: place"),
+        TWO.split("  prod:").next().unwrap().to_owned()
+            + "  test:"
+            + TWO.split("  test:").nth(1).unwrap(),
+    ];
+    for file in files {
+        let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("ask")]));
+        let hub = hub(TWO, &[&prod, &test]).await;
+        until("up", || state(&hub, "test") == State::Up).await;
+        let ask = async |params: &serde_json::Value| {
+            result(
+                hub.call(declaring(call("tools/call", params), &asking))
+                    .await,
+            )
+            .await
+        };
+        let of = |cluster: &str| json!({ "name": "k8s_ask", "arguments": { "cluster": cluster } });
+        // Both give what they ask the same state.
+        let mut asked = Vec::new();
+        for cluster in ["EU 1", "prod"] {
+            asked.push(ask(&of(cluster)).await["requestState"].clone());
+        }
+        assert_eq!(asked[0], asked[1]);
+        reload(&hub, &file, &[]);
+        let mut again = of("EU 1");
+        again["requestState"] = asked[0].clone();
+        again["inputResponses"] = json!({ "q": {} });
+        ask(&again).await;
+        let counts = [&prod, &test].map(|fake| calls(fake, "tools/call").len());
+        assert_eq!(counts, [1, 2], "{file}");
+        let got = calls(&test, "tools/call").remove(1);
+        assert_eq!(value(&got.params)["arguments"], json!({}), "{file}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upstream_that_is_away_can_still_be_named() {
     let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("job")]));
     let hub = hub(TWO, &[&prod, &test]).await;
