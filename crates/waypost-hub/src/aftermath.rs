@@ -29,6 +29,17 @@ pub const LINGER: Duration = Duration::from_secs(2);
 /// no other bound; beyond it streams are closed at once.
 pub(crate) const ROOM: usize = 128;
 
+/// How many of those may be of one upstream: callers that leave many calls there leave room for
+/// those of others.
+pub(crate) const SHARE: usize = ROOM / 4;
+
+/// Room to wait for one answer; given back when dropped.
+#[derive(Debug)]
+pub struct Room {
+    _all: Permit,
+    _share: Permit,
+}
+
 /// What a call's answer means when nobody waits for it: nothing, unless it may be a task.
 #[derive(Clone, Default)]
 pub struct Aftermath(Option<Arc<Kept>>);
@@ -57,8 +68,12 @@ impl Aftermath {
 
     /// Room to wait for the answer though nobody wants it, by means of one's own: for at most
     /// [`LINGER`]. `None` where the answer means nothing, or too many are waited for.
-    pub fn room(&self) -> Option<Permit> {
-        self.0.as_ref()?.desk.lingering.permit()
+    pub fn room(&self) -> Option<Room> {
+        let kept = self.0.as_ref()?;
+        Some(Room {
+            _share: kept.job.member.lingering().permit()?,
+            _all: kept.desk.lingering.permit()?,
+        })
     }
 
     /// The call was dropped after its request went out: `rest` is the way to its answer. It is

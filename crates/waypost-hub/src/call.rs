@@ -12,7 +12,7 @@ use waypost_wire::meta::RequestMeta;
 use waypost_wire::object::Object;
 
 use crate::aftermath::Aftermath;
-use crate::limit::Seat;
+use crate::limit::SharedPermit;
 use crate::upstream::BoxFuture;
 
 /// Who calls. Two principals never see each other's tasks or states.
@@ -311,7 +311,7 @@ pub struct Call {
     pub awaits_servers: bool,
     /// Of a `subscriptions/listen` that is to take the place of another: what both share, so that
     /// they count as one listener.
-    pub seat: Option<Seat>,
+    pub seat: Option<SharedPermit>,
 }
 
 impl Call {

@@ -43,6 +43,10 @@ pub use table::Table;
 use table::{Listed, same};
 use template::{Sides, Stance};
 
+/// How deep a definition may be nested, and capabilities. Readers that call themselves give up
+/// somewhere, usual ones at 128 levels, and then at the whole list.
+pub(crate) const DEPTH: usize = 100;
+
 /// A snapshot of everything that clients can see.
 #[derive(Debug, Default)]
 pub struct Catalog {

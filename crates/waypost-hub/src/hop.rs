@@ -3,16 +3,23 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use waypost_wire::code;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::text::{SENTENCE, clip};
 
 use crate::call::Call;
 use crate::error::{CallError, Kind};
+use crate::event::request_id_field;
 use crate::hub::Hub;
 use crate::member::Member;
 use crate::reply::{End, Reply};
+
+/// Between two looks at whether there is news, where nobody tells.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Sends `call` by `send`; should the upstream refuse our headers (`-32020`) or our version
 /// (`-32022`), looks at it anew and sends once more. Neither refusal has executed anything.
@@ -33,6 +40,7 @@ where
     F: Future<Output = Result<Reply, CallError>>,
 {
     let again = call.clone();
+    let request_id = Arc::clone(&call.request_id);
     let reply = send(call).await?;
     let Reply::End(End::Error(error)) = &reply else {
         return guard(reply, member);
@@ -40,14 +48,9 @@ where
     if !concerns_us(error.code()) {
         return Ok(reply);
     }
-    tracing::warn!(
-        upstream = &*member.name,
-        code = error.code(),
-        said = &*clip(&error.message(), SENTENCE),
-        "refused our headers or version, looking at it anew"
-    );
+    let (within, news) = (member.settings.list_timeout, hub.progressing());
     // Boxed: it is seldom needed, and the future is held for as long as the call takes.
-    Box::pin(look_anew(hub, member)).await;
+    Box::pin(look_anew(member, (error, &request_id), within, Some(news))).await;
     match Box::pin(send(again)).await? {
         Reply::End(End::Error(error)) if concerns_us(error.code()) => {
             Err(refused(member, error.code()))
@@ -76,10 +79,39 @@ fn guard(reply: Reply, member: &Arc<Member>) -> Result<Reply, CallError> {
     })
 }
 
-async fn look_anew(hub: &Hub, member: &Arc<Member>) {
-    let learned_at = || member.learned().map(|l| l.learned_at);
+/// An upstream has refused a request of ours so: has it looked at anew and waits until something is
+/// learned of it, for so long at most. Of one that has left nothing is. `news` tells when to see
+/// whether there is some.
+pub(crate) async fn look_anew(
+    member: &Member,
+    (refusal, request_id): (&ErrorObject, &str),
+    within: Duration,
+    mut news: Option<watch::Receiver<u64>>,
+) {
+    tracing::warn!(
+        request_id = request_id_field(request_id),
+        upstream = &*member.name,
+        code = refusal.code(),
+        said = &*clip(&refusal.message(), SENTENCE),
+        "refused our headers or version, looking at it anew"
+    );
+    let learned_at = || member.learned().map(|learned| learned.learned_at);
     let before = learned_at();
     member.wake.notify_one();
-    let until = Instant::now() + member.settings.list_timeout;
-    hub.wait_until(until, || learned_at() != before).await;
+    let looked = async {
+        while learned_at() == before {
+            match &mut news {
+                Some(news) => match news.changed().await {
+                    Ok(()) => {}
+                    Err(_) => return,
+                },
+                None => sleep(LOOK).await,
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = member.left() => {}
+        _ = timeout(within, looked) => {}
+    }
 }

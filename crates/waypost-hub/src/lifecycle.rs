@@ -7,6 +7,10 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// What must not be left half done when all is to stop may take so long from then on. The end waits
+/// longer than that.
+pub const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Every background task of the daemon, and the one way to stop them.
 #[derive(Clone, Debug, Default)]
 pub struct Tasks {

@@ -19,7 +19,7 @@ pub struct Permit(Arc<Limit>);
 
 /// The room that several share of which each takes the place of the one before: they count as one.
 #[derive(Clone, Debug, Default)]
-pub struct Seat(Arc<Mutex<Weak<Permit>>>);
+pub struct SharedPermit(Arc<Mutex<Weak<Permit>>>);
 
 /// Room for a request of which it is yet to be read whether it is let in. Until then it counts
 /// within a bound of its own.
@@ -116,7 +116,7 @@ impl Permit {
     }
 }
 
-impl Seat {
+impl SharedPermit {
     /// The room that one of them still has, else room within this bound, if there is any.
     pub fn permit(&self, limit: &Arc<Limit>) -> Option<Arc<Permit>> {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -180,10 +180,12 @@ mod tests {
 
     #[test]
     fn who_follows_on_another_takes_its_room() {
-        let (limit, seat) = (Limit::new(1), Seat::default());
+        let (limit, seat) = (Limit::new(1), SharedPermit::default());
         let first = seat.permit(&limit);
         let next = seat.permit(&limit);
-        assert!(first.is_some() && next.is_some() && Seat::default().permit(&limit).is_none());
+        assert!(
+            first.is_some() && next.is_some() && SharedPermit::default().permit(&limit).is_none()
+        );
         drop(first);
         assert_eq!(limit.used(), 1);
         drop(next);

@@ -12,6 +12,7 @@ use waypost_config::config::Upstream as Settings;
 use waypost_wire::capability::TASKS;
 use waypost_wire::raw::Raw;
 
+use crate::aftermath;
 use crate::catalog::entry::Kind;
 use crate::catalog::shaping::Shaping;
 use crate::limit::Limit;
@@ -69,6 +70,8 @@ pub struct Member {
     /// A bit for each kind of list about which the server answered, be it that it has none.
     answered: AtomicU8,
     permits: Arc<Limit>,
+    /// Answers that are waited for after their callers have gone.
+    lingering: Arc<Limit>,
     reads: OwnReads,
     /// What the file makes of its definitions; `None` is nothing.
     shaping: Option<Shaping>,
@@ -145,6 +148,7 @@ impl Member {
             unread: AtomicU8::new(0),
             answered: AtomicU8::new(0),
             permits,
+            lingering: Limit::new(aftermath::SHARE),
             reads: OwnReads::new(),
             shaping: Shaping::of(&settings),
             pinned: ArcSwapOption::empty(),
@@ -432,6 +436,11 @@ impl Member {
     /// Room for the calls in flight.
     pub(crate) fn permits(&self) -> &Arc<Limit> {
         &self.permits
+    }
+
+    /// Its share of the room for answers that are waited for after their callers have gone.
+    pub(crate) fn lingering(&self) -> &Arc<Limit> {
+        &self.lingering
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use crate::backoff::Backoff;
-use crate::lifecycle::Tasks;
+use crate::lifecycle::{FAREWELL, Tasks};
 use crate::member::Member;
 use crate::registry::Learned;
 use crate::store::Store;
@@ -15,9 +15,6 @@ use crate::store::Store;
 /// What could not be stored is tried again after so long; the wait doubles.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MOST: Duration = Duration::from_secs(60);
-
-/// What is being stored when all is to stop may take so long.
-const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Stores what is known of a member, also when that works only later, and when whoever wants it is
 /// told to stop: what others have seen of it must not be gone after a restart.

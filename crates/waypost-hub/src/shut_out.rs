@@ -26,7 +26,7 @@ struct Listener {
 }
 
 /// Takes a listener out when it is dropped.
-struct Place(Arc<Mutex<Listeners>>, u64);
+struct Listening(Arc<Mutex<Listeners>>, u64);
 
 impl ShutOut {
     /// Nobody is yet.
@@ -55,7 +55,7 @@ impl ShutOut {
         let told = CancellationToken::new();
         let mut listeners = lock(&self.0);
         listeners.count += 1;
-        let place = Place(Arc::clone(&self.0), listeners.count);
+        let place = Listening(Arc::clone(&self.0), listeners.count);
         let listener = Listener {
             principal: principal.clone(),
             view: view.clone(),
@@ -69,7 +69,7 @@ impl ShutOut {
     }
 }
 
-impl Drop for Place {
+impl Drop for Listening {
     fn drop(&mut self) {
         lock(&self.0).all.remove(&self.1);
     }

@@ -12,6 +12,7 @@ use waypost_wire::depth;
 use waypost_wire::raw::Raw;
 
 use crate::backoff::Backoff;
+use crate::catalog::DEPTH;
 use crate::catalog::entry::Kind;
 use crate::error::{CallError, Kind as ErrorKind};
 use crate::follow::{Follower, Heard};
@@ -38,9 +39,6 @@ const WAKE_LEAST: Duration = Duration::from_secs(1);
 
 /// A server that asks to be left alone is believed so far.
 const RETRY_AFTER_MOST: Duration = Duration::from_secs(300);
-
-/// How deep capabilities may be nested, as definitions may.
-const NESTED: usize = 100;
 
 /// Lists are read once the subscription to their changes stands, unless that takes longer: then
 /// they are read at once and again later.
@@ -160,7 +158,7 @@ impl Supervisor {
         // Clients are told of them in one answer with what others can.
         let can = Some(Raw::from(&facts.capabilities));
         let mut said = can.iter().chain(&facts.server_info);
-        let readable = said.try_for_each(|raw| depth::check(raw.as_bytes(), NESTED));
+        let readable = said.try_for_each(|raw| depth::check(raw.as_bytes(), DEPTH));
         readable.map_err(|error| {
             CallError::upstream(ErrorKind::BadUpstream, &member.name)
                 .detail(format!("what it says of itself is {error}"))

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use waypost_hub::lifecycle::FAREWELL;
 
 use crate::assemble::Assembled;
 
 /// What telling upstreams of the tasks that were cut off may take beyond the drain grace.
 const CANCELS: Duration = Duration::from_secs(1);
 
-/// What ending the children may take beyond that.
-const CHILDREN: Duration = Duration::from_millis(1_500);
+/// What ending the children may take beyond that, and whatever takes a farewell.
+const CHILDREN: Duration = FAREWELL.saturating_add(Duration::from_millis(500));
 
 /// Longest wait for the state to be closed.
 const STATE: Duration = Duration::from_secs(2);

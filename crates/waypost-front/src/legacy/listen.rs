@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use waypost_hub::backoff::Backoff;
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind, Origin};
-use waypost_hub::limit::Seat;
+use waypost_hub::limit::SharedPermit;
 use waypost_hub::reply::{End, Event};
 use waypost_wire::code;
 use waypost_wire::error::ErrorObject;
@@ -69,7 +69,7 @@ async fn listen(calls: &Calls, session: &Arc<Session>) {
             calls: calls.clone(),
             session: Arc::clone(session),
             pace: Pace::default(),
-            seat: Seat::default(),
+            seat: SharedPermit::default(),
             asked: Vec::new(),
         };
         // One bad message is not an outage.
@@ -291,7 +291,7 @@ struct Listener {
     session: Arc<Session>,
     pace: Pace,
     /// What its streams share: each follows on the one before.
-    seat: Seat,
+    seat: SharedPermit,
     /// The resources of the stream there is.
     asked: Vec<String>,
 }

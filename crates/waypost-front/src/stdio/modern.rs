@@ -33,7 +33,7 @@ pub(super) fn answer(
     mut finish: Finish,
 ) {
     let Request { id, method, params } = request;
-    let retry = unanswered.begins(&method, &params);
+    let begun = unanswered.begins(&method, &params);
     finish.method(&method);
     let span = tracing::info_span!(
         "request",
@@ -60,12 +60,15 @@ pub(super) fn answer(
             let message = match end {
                 Ok(end) => {
                     if let End::InputRequired(result) = &end {
-                        unanswered.asked(retry, result);
+                        unanswered.asked(begun, result);
                     }
                     finish.outcome(end.word());
                     encode::end(&id, &end)
                 }
                 Err(error) => {
+                    if error.retryable {
+                        unanswered.failed(begun);
+                    }
                     finish.failed(&error);
                     encode::error(Some(&id), &rescue::call_error(&error).1)
                 }

@@ -12,13 +12,10 @@ use waypost_wire::depth;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
+use super::DEPTH;
 use super::entry::{Kind, Rejected};
 use shape::{At, Flaw, Misfit, Shape};
 use walk::Walk;
-
-/// How deep a definition may be nested. Readers that call themselves give up somewhere, usual ones at
-/// 128 levels, and then at the whole list.
-const DEPTH: usize = 100;
 
 /// A definition that breaks no list.
 pub(super) struct Sound {

@@ -12,11 +12,9 @@ use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::result::INPUT_RESPONSES;
 use waypost_wire::task::Task;
-use waypost_wire::text::{SENTENCE, clip};
 
 use crate::call::{Call, Carrier};
 use crate::error::{CallError, Kind};
-use crate::event::request_id_field;
 use crate::forward;
 use crate::hop;
 use crate::lifecycle::Tasks;
@@ -29,9 +27,8 @@ use crate::tasks::schedule::Backoff;
 /// A question about a task is answered from memory or not at all; the call's own timeout would
 /// be far too patient.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A look at the upstream that was asked for is waited for so long, and seen so soon.
+/// A look at the upstream that was asked for is waited for so long.
 const ANEW_WITHIN: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(50);
 /// Between two looks at whether what had a task is gone.
 const GONE_LOOK: Duration = Duration::from_secs(1);
 /// `tasks/cancel` is tried again for so long.
@@ -49,6 +46,9 @@ pub(crate) struct Remote {
     /// A call with everything but method and params.
     frame: Call,
 }
+
+/// An answer, and who gave it.
+type Sent = Result<(End, Carrier), CallError>;
 
 /// What `tasks/get` brought.
 #[derive(Debug)]
@@ -163,27 +163,21 @@ impl Remote {
         expires: Option<Instant>,
         stop: &CancellationToken,
     ) {
-        let last = Instant::now() + CANCEL_WITHIN;
-        let last = expires.map_or(last, |expires| expires.min(last));
-        let mut backoff = Backoff::default();
-        let answered = loop {
-            if self.is_gone() {
-                return;
-            }
-            if let Ok((_, carrier)) = self.send(method::TASKS_CANCEL, None).await {
-                if carrier.is_astray() {
-                    return;
-                }
-                break true;
-            }
-            let next = backoff.failed().map(|wait| Instant::now() + wait);
-            let Some(next) = next.filter(|next| *next < last) else {
-                break false;
-            };
-            if stop.run_until_cancelled(sleep_until(next)).await.is_none() {
-                break false;
+        if self.is_gone() {
+            return;
+        }
+        let first = self.send_once(method::TASKS_CANCEL, None).await;
+        let carrier = match &first {
+            Ok((_, carrier)) if refusal(&first).is_none() => Some(carrier.clone()),
+            _ => {
+                let tries = Box::pin(self.cancel_again(first, expires));
+                stop.run_until_cancelled(tries).await.flatten()
             }
         };
+        if carrier.as_ref().is_some_and(Carrier::is_astray) || self.is_gone() && carrier.is_none() {
+            return;
+        }
+        let answered = carrier.is_some();
         TaskCancelled {
             request_id: &self.frame.request_id,
             upstream: &self.member.name,
@@ -191,6 +185,25 @@ impl Remote {
             answered,
         }
         .emit();
+    }
+
+    /// Who answered `tasks/cancel` after it was tried `first`, if anybody did.
+    async fn cancel_again(&self, first: Sent, expires: Option<Instant>) -> Option<Carrier> {
+        let last = Instant::now() + CANCEL_WITHIN;
+        let last = expires.map_or(last, |expires| expires.min(last));
+        let mut backoff = Backoff::default();
+        let mut sent = self.mended(first, method::TASKS_CANCEL, None).await;
+        loop {
+            if let Ok((_, carrier)) = sent {
+                return Some(carrier);
+            }
+            let next = backoff.failed().map(|wait| Instant::now() + wait);
+            sleep_until(next.filter(|next| *next < last)?).await;
+            if self.is_gone() {
+                return None;
+            }
+            sent = self.send(method::TASKS_CANCEL, None).await;
+        }
     }
 
     /// For the log.
@@ -203,51 +216,28 @@ impl Remote {
         CallError::upstream(Kind::BadUpstream, &self.member.name).detail(detail)
     }
 
-    /// The answer, and who gave it. Should the upstream refuse our headers or our version, it is
-    /// looked at anew and asked once more, as with calls: nothing was executed.
-    async fn send(
-        &self,
-        method: &str,
-        responses: Option<Raw>,
-    ) -> Result<(End, Carrier), CallError> {
+    /// The answer, and who gave it.
+    async fn send(&self, method: &str, responses: Option<Raw>) -> Sent {
         let sent = self.send_once(method, responses.clone()).await;
-        let Ok((End::Error(error), _)) = &sent else {
+        self.mended(sent, method, responses).await
+    }
+
+    /// Should the upstream have refused our headers or our version, it is looked at anew and asked
+    /// once more, as with calls: nothing was executed.
+    async fn mended(&self, sent: Sent, method: &str, responses: Option<Raw>) -> Sent {
+        let Some(error) = refusal(&sent) else {
             return sent;
         };
-        if !hop::concerns_us(error.code()) {
-            return sent;
-        }
-        tracing::warn!(
-            request_id = request_id_field(self.request_id()),
-            upstream = &*self.member.name,
-            code = error.code(),
-            said = &*clip(&error.message(), SENTENCE),
-            "refused our headers or version, looking at it anew"
-        );
-        self.look_anew().await;
-        match self.send_once(method, responses).await? {
-            (End::Error(error), _) if hop::concerns_us(error.code()) => {
-                Err(hop::refused(&self.member, error.code()).retryable())
-            }
-            sent => Ok(sent),
+        let refused = (error, self.request_id());
+        hop::look_anew(&self.member, refused, ANEW_WITHIN, None).await;
+        let again = self.send_once(method, responses).await;
+        match refusal(&again) {
+            Some(error) => Err(hop::refused(&self.member, error.code()).retryable()),
+            None => again,
         }
     }
 
-    async fn look_anew(&self) {
-        let learned_at = || self.member.learned().map(|l| l.learned_at);
-        let before = learned_at();
-        self.member.wake.notify_one();
-        let until = Instant::now() + ANEW_WITHIN;
-        while learned_at() == before && Instant::now() < until {
-            sleep(LOOK).await;
-        }
-    }
-
-    async fn send_once(
-        &self,
-        method: &str,
-        responses: Option<Raw>,
-    ) -> Result<(End, Carrier), CallError> {
+    async fn send_once(&self, method: &str, responses: Option<Raw>) -> Sent {
         let mut call = self.frame.clone();
         let carrier = Carrier::only(self.instance.as_ref());
         call.carrier = carrier.clone();
@@ -266,6 +256,14 @@ impl Remote {
             Err(CallError::upstream(Kind::Timeout, &self.member.name)
                 .detail(format!("no answer to `{method}` within {seconds} s")))
         })
+    }
+}
+
+/// The answer that concerns our own hop and not the task, if it is one.
+fn refusal(sent: &Sent) -> Option<&ErrorObject> {
+    match sent {
+        Ok((End::Error(error), _)) if hop::concerns_us(error.code()) => Some(error),
+        _ => None,
     }
 }
 

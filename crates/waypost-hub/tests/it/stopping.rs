@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
-use waypost_hub::lifecycle::Tasks;
+use waypost_hub::lifecycle::{FAREWELL, Tasks};
 use waypost_hub::registry::Learned;
 use waypost_hub::status::State;
 use waypost_hub::store::{Store, StoreError};
@@ -57,7 +57,7 @@ async fn what_was_seen_of_an_upstream_is_stored_although_all_is_told_to_stop_rig
         assert_eq!(names(&hub).await, ["a_x"]);
         until("stored", || slow.begun.load(Ordering::SeqCst)).await;
         background.stop_signal().cancel();
-        sleep(Duration::from_secs(1)).await;
+        sleep(FAREWELL / 2).await;
         if stores {
             slow.go.add_permits(1);
         }

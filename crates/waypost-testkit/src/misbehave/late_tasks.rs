@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::body::Body;
 use axum::response::{IntoResponse as _, Response};
@@ -23,6 +24,10 @@ pub enum Words {
     Stream,
     /// Those of 2025-11-25, which it speaks alone.
     Sessions,
+    /// The same, and is too busy when it is first told to cancel a task.
+    Busy,
+    /// The same, and its tool is not known to make tasks.
+    Plain,
 }
 
 /// Each permit in `go` lets one `tools/call` become a task. Who has closed the stream by then does
@@ -32,10 +37,11 @@ pub enum Words {
 ///
 /// When no port is free.
 pub async fn late_tasks(words: Words, go: Arc<Semaphore>) -> io::Result<Running> {
-    fake(move |rpc| answer(rpc, words, Arc::clone(&go))).await
+    let was_busy = Arc::new(AtomicBool::new(false));
+    fake(move |rpc| answer(rpc, words, Arc::clone(&go), Arc::clone(&was_busy))).await
 }
 
-async fn answer(rpc: Rpc, words: Words, go: Arc<Semaphore>) -> Response {
+async fn answer(rpc: Rpc, words: Words, go: Arc<Semaphore>, was_busy: Arc<AtomicBool>) -> Response {
     let turn = async move {
         if let Ok(permit) = go.acquire().await {
             permit.forget();
@@ -56,14 +62,18 @@ async fn answer(rpc: Rpc, words: Words, go: Arc<Semaphore>) -> Response {
             });
             event_stream(Body::from_stream(later))
         }
-        ("tools/call", Words::Sessions) => {
+        ("tools/call", Words::Sessions | Words::Busy | Words::Plain) => {
             turn.await;
             rpc.ok(&json!({ "task": old_task(&new_id()) }))
         }
-        ("tasks/cancel", Words::Sessions) => rpc.ok(&old_task(&rpc.task_id())),
-        ("tasks/cancel", _) => rpc.ok(&ack()),
-        (_, Words::Sessions) => in_session(&rpc),
-        _ => rpc.honest(true),
+        ("tasks/cancel", Words::Whole | Words::Stream) => rpc.ok(&ack()),
+        ("tasks/cancel", Words::Busy) if !was_busy.swap(true, Ordering::SeqCst) => {
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
+        ("tasks/cancel", _) => rpc.ok(&old_task(&rpc.task_id())),
+        (_, Words::Whole | Words::Stream) => rpc.honest(true),
+        (_, Words::Sessions | Words::Busy) => in_session(&rpc, "required"),
+        (_, Words::Plain) => in_session(&rpc, "optional"),
     }
 }
 
@@ -75,7 +85,7 @@ fn old_task(id: &Value) -> Value {
     })
 }
 
-fn in_session(rpc: &Rpc) -> Response {
+fn in_session(rpc: &Rpc, task_support: &str) -> Response {
     if rpc.http_method != Method::POST {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
@@ -91,7 +101,7 @@ fn in_session(rpc: &Rpc) -> Response {
         "tools/list" => rpc.ok(&json!({ "tools": [{
             "name": "work",
             "inputSchema": { "type": "object" },
-            "execution": { "taskSupport": "required" },
+            "execution": { "taskSupport": task_support },
         }] })),
         method if method.starts_with("notifications/") => StatusCode::ACCEPTED.into_response(),
         _ => rpc.fail(StatusCode::OK, -32601, "Method not found", &Value::Null),

@@ -27,6 +27,9 @@ const GATHER: Duration = Duration::from_millis(50);
 /// How long the rest of an answer's stream may take, so that its connection can be used again.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// The rest of a request, where there is none.
+type Rest = std::future::Pending<Result<(), Fault>>;
+
 /// One call on its way.
 pub(crate) struct Drive {
     pub(crate) pool: Arc<Pool>,
@@ -114,22 +117,14 @@ impl Drive {
                     Need::Again => return Sent::Again,
                     Need::Lost => return Sent::Lost(exchange.take_lost()),
                     Need::Over => {
-                        if let Some(state) = &state {
-                            self.parked.take(state);
-                        }
-                        session.table.rehome(exchange.take_all());
-                        if let Some(late) = exchange.untaken() {
-                            session.table.late(&late);
-                        }
-                        if !sent {
-                            drop(timeout(LINGER, request).await);
-                        }
+                        let rest = (!sent).then_some(request);
+                        self.finish(session, state.as_deref(), rest, stop).await;
                         return Sent::Done;
                     }
                     Need::Parked(_) if !exchange.expire() => {}
                     Need::GivenUp | Need::Parked(_) => {
                         self.give_up(session, id, state.as_deref());
-                        self.see_out((!sent).then_some(request), stop).await;
+                        self.see_out((!sent).then_some(request), session, stop).await;
                         return Sent::Done;
                     }
                     Need::Nothing => {}
@@ -174,19 +169,51 @@ impl Drive {
         None
     }
 
-    /// Waits a moment for the rest of a request that was given up, where its answer may be a task:
-    /// that may come on its connection alone.
+    /// The call has its end, though there may be a rest of its stream.
+    async fn finish(
+        &self,
+        session: &Session,
+        state: Option<&str>,
+        rest: Option<impl Future<Output = Result<(), Fault>>>,
+        stop: &CancellationToken,
+    ) {
+        if let Some(state) = state {
+            self.parked.take(state);
+        }
+        session.table.rehome(self.exchange.take_all());
+        let late = self.exchange.untaken();
+        if let Some(late) = &late {
+            session.table.late(late);
+        }
+        if let Some(rest) = rest {
+            drop(timeout(LINGER, rest).await);
+        }
+        if late.is_some() {
+            self.see_out(None::<Rest>, session, stop).await;
+        }
+    }
+
+    /// Waits a moment for the rest of a request that was given up, where its answer is a task: that
+    /// may come on its connection alone. Then until the server is told to stop what it made.
     async fn see_out(
         &self,
         request: Option<impl Future<Output = Result<(), Fault>>>,
+        session: &Session,
         stop: &CancellationToken,
     ) {
-        if let Some(request) = request
-            && let Some(_room) = self.call.aftermath.room()
-        {
-            let rest = timeout(aftermath::LINGER, request);
-            stop.run_until_cancelled(rest).await;
+        if !self.exchange.creates_task() {
+            return;
         }
+        let Some(_room) = self.call.aftermath.room() else {
+            return;
+        };
+        let rest = async {
+            if let Some(request) = request {
+                drop(timeout(aftermath::LINGER, request).await);
+            }
+            drop(timeout(aftermath::LINGER, session.table.outbox.stopped()).await);
+        };
+        stop.run_until_cancelled(rest).await;
     }
 
     fn give_up(&self, session: &Session, id: u64, state: Option<&str>) {

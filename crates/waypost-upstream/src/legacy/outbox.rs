@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::exchange::Exchange;
 
@@ -15,10 +17,13 @@ const MOST: usize = 1024;
 const MOST_URGENT: usize = 4096;
 
 /// Messages to be sent; putting one in never waits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbox {
     words: Mutex<VecDeque<Word>>,
     wake: Notify,
+    /// What tells the server to stop something, until it has been told. Always closed, that who
+    /// waits need not close it.
+    stops: TaskTracker,
 }
 
 /// One message that is no request which somebody waits for.
@@ -29,20 +34,40 @@ pub(crate) struct Word {
     pub(crate) about: Option<Arc<Exchange>>,
     /// It tells the server to stop something.
     pub(crate) stops: bool,
+    /// Held until it was told, where it `stops`.
+    pub(crate) untold: Option<TaskTrackerToken>,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        let stops = TaskTracker::new();
+        stops.close();
+        Self {
+            words: Mutex::default(),
+            wake: Notify::new(),
+            stops,
+        }
+    }
 }
 
 impl Outbox {
     /// Adds one; `false` when there is no room.
-    pub(crate) fn put(&self, word: Word) -> bool {
+    pub(crate) fn put(&self, mut word: Word) -> bool {
         let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
         let alike = words.iter().filter(|other| other.stops == word.stops);
         if alike.count() >= (if word.stops { MOST_URGENT } else { MOST }) {
             return false;
         }
+        word.untold = word.stops.then(|| self.stops.token());
         words.push_back(word);
         drop(words);
         self.wake.notify_one();
         true
+    }
+
+    /// Waits until there is nothing that the server is yet to be told to stop.
+    pub(crate) async fn stopped(&self) {
+        self.stops.wait().await;
     }
 
     /// The first that may go now; what ends work that no queued word is about, before all others.

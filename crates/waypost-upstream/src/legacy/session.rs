@@ -220,7 +220,7 @@ impl Session {
     ) -> Result<Outcome, Fault> {
         let (id, answer) = self.table.plain()?;
         // Also when whoever asks has gone.
-        let _place = Place(&self.table, id);
+        let _place = Unanswered(&self.table, id);
         let request = message::encode_request(&Id::number(id), method, params);
         let asked = async {
             self.link.request(id, request).await?;
@@ -392,9 +392,9 @@ impl Told {
 }
 
 /// The place of a request of our own among what the server has to answer.
-struct Place<'a>(&'a Table, u64);
+struct Unanswered<'a>(&'a Table, u64);
 
-impl Drop for Place<'_> {
+impl Drop for Unanswered<'_> {
     fn drop(&mut self) {
         self.0.close(self.1);
     }

@@ -5,11 +5,10 @@
 //! a matter of [`super::places`].
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 use tokio::time::sleep;
 use waypost_hub::backoff::Backoff;
 use waypost_hub::call::Call;
@@ -19,11 +18,11 @@ use waypost_wire::message::Outcome;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::places::{Asker, Place, Places, Who};
+use super::places::{Ask, Asker, Place, Places, Who};
 use super::session::Session;
 use crate::fault::Fault;
 
-/// Resources of one session; further ones are refused.
+/// Resources of one session; further ones are refused until others are forgotten.
 const MOST: usize = 8_192;
 
 /// A request that is not answered by then is asked again; the server may have lost it.
@@ -40,6 +39,8 @@ const AGAIN_MOST: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Subscribed {
     all: Mutex<HashMap<String, Arc<Entry>>>,
+    /// For [`MOST`].
+    room: Semaphore,
     places: Places,
     /// Tells the session from others there.
     number: u64,
@@ -49,10 +50,8 @@ pub(crate) struct Subscribed {
 struct Entry {
     /// Tells it from others where it waits for a place.
     number: u64,
-    /// Who listens.
-    wanted: watch::Sender<Vec<Asker>>,
-    /// How often the server was asked in vain since somebody came to listen.
-    vain: AtomicU32,
+    /// Who listens, and how often.
+    wanted: watch::Sender<HashMap<Asker, usize>>,
     /// What came of the last request, once that is known.
     said: watch::Sender<Option<Said>>,
     /// Somebody waits for an answer, and would not for the backoff.
@@ -96,20 +95,19 @@ pub(crate) struct Subscription {
 }
 
 impl Entry {
-    fn new(number: u64, asker: &Asker, said: Option<Said>) -> Self {
+    fn new(number: u64, asker: &Asker) -> Self {
         Self {
             number,
-            wanted: watch::Sender::new(vec![asker.clone()]),
-            vain: AtomicU32::new(0),
-            said: watch::Sender::new(said),
+            wanted: watch::Sender::new(HashMap::from([(asker.clone(), 1)])),
+            said: watch::Sender::new(None),
             hurry: Notify::new(),
         }
     }
 
     /// One more who listens, and one who waits for the answer where it `awaits` it.
     fn join(&self, asker: &Asker, awaits: bool) {
-        self.vain.store(0, Ordering::Relaxed);
-        self.wanted.send_modify(|all| all.push(asker.clone()));
+        self.wanted
+            .send_modify(|all| *all.entry(asker.clone()).or_default() += 1);
         let is_over =
             |said: &Option<Said>| matches!(said, Some(Said::Failed(_) | Said::Refused(_)));
         let was_over = awaits
@@ -125,9 +123,19 @@ impl Entry {
         }
     }
 
-    /// It is asked again, behind others.
-    fn in_vain(&self) {
-        self.vain.fetch_add(1, Ordering::Relaxed);
+    /// One less who listens; whether this asker was there for no other.
+    fn part(&self, asker: &Asker) -> bool {
+        let mut is_last = false;
+        self.wanted.send_modify(|all| {
+            if let Some(count) = all.get_mut(asker) {
+                *count -= 1;
+                is_last = *count == 0;
+            }
+            if is_last {
+                all.remove(asker);
+            }
+        });
+        is_last
     }
 
     fn is_unwanted(&self) -> bool {
@@ -144,6 +152,7 @@ impl Subscribed {
     pub(crate) fn new(places: &Places) -> Self {
         Self {
             all: Mutex::default(),
+            room: Semaphore::new(MOST),
             places: places.clone(),
             number: places.number(),
         }
@@ -178,13 +187,10 @@ impl Subscribed {
         let mut all = this.all();
         let entry = if let Some(entry) = all.get(uri) {
             entry.join(asker, awaits);
+            this.places.join(entry.number, asker);
             Arc::clone(entry)
-        } else if all.len() >= MOST {
-            let text = format!("more than {MOST} subscriptions in one session");
-            let error = ErrorObject::new(code::INVALID_PARAMS, &text);
-            Arc::new(Entry::new(0, asker, Some(Said::Refused(error))))
         } else {
-            let entry = Arc::new(Entry::new(this.places.number(), asker, None));
+            let entry = Arc::new(Entry::new(this.places.number(), asker));
             all.insert(uri.to_owned(), Arc::clone(&entry));
             let (kept, kept_entry) = (Arc::clone(session), Arc::clone(&entry));
             let uri = uri.to_owned();
@@ -202,12 +208,15 @@ impl Subscribed {
 
     /// Asks for one resource for as long as anybody listens.
     async fn keep(&self, session: &Session, entry: &Entry, uri: &str) {
+        let Some(_room) = self.room(entry, uri).await else {
+            return;
+        };
         let mut again = Backoff::new(AGAIN_FIRST, AGAIN_MOST);
-        let mut stands = Stands::No;
+        let (mut stands, mut vain) = (Stands::No, 0);
         loop {
-            let is_wanted = match self.ask(session, entry, uri, &mut stands).await {
+            let is_wanted = match self.ask(session, entry, (uri, vain), &mut stands).await {
                 Asked::Displaced => {
-                    entry.in_vain();
+                    vain += 1;
                     true
                 }
                 Asked::Unwanted => false,
@@ -240,15 +249,50 @@ impl Subscribed {
             }
             // Somebody came meanwhile.
             again.reset();
+            vain = 0;
+        }
+    }
+
+    /// Room for one more, where need be when another is forgotten; `None` when nobody listens.
+    async fn room(&self, entry: &Entry, uri: &str) -> Option<SemaphorePermit<'_>> {
+        if let Ok(room) = self.room.try_acquire() {
+            return Some(room);
+        }
+        let room = self.room.acquire();
+        tokio::pin!(room);
+        let text = format!("more than {MOST} subscriptions in one session");
+        loop {
+            // Not for good.
+            let error = ErrorObject::new(code::INTERNAL_ERROR, &text);
+            entry.said.send_replace(Some(Said::Refused(error)));
+            tokio::select! {
+                biased;
+                () = self.until_unwanted(entry) => {
+                    if self.forget(entry, uri) {
+                        return None;
+                    }
+                }
+                room = &mut room => {
+                    entry.said.send_replace(None);
+                    return room.ok();
+                }
+                () = entry.hurry.notified() => {}
+            }
         }
     }
 
     /// Asks once, when there is a place for it: who leaves before that causes nothing.
-    async fn ask(&self, session: &Session, entry: &Entry, uri: &str, stands: &mut Stands) -> Asked {
+    async fn ask(
+        &self,
+        session: &Session,
+        entry: &Entry,
+        (uri, vain): (&str, u32),
+        stands: &mut Stands,
+    ) -> Asked {
         let place = tokio::select! {
             biased;
             () = self.until_unwanted(entry) => return Asked::Unwanted,
-            place = self.place(entry) => place,
+            place = self.place(entry, vain) => place,
         };
         let before = *stands;
         *stands = before.max(Stands::Perhaps);
@@ -279,18 +323,16 @@ impl Subscribed {
         })
     }
 
-    /// A place for a request, of whoever listens.
-    async fn place(&self, entry: &Entry) -> Place {
-        let mut wanted = entry.wanted.subscribe();
-        loop {
-            let askers = wanted.borrow_and_update().clone();
-            let rank = (entry.vain.load(Ordering::Relaxed), entry.number);
-            tokio::select! {
-                biased;
-                place = self.places.place(&askers, rank) => return place,
-                _ = wanted.changed() => {}
-            }
-        }
+    /// A place for a request that has lost it so often, of whoever listens.
+    async fn place(&self, entry: &Entry, vain: u32) -> Place {
+        let number = entry.number;
+        let ticket = {
+            // Who comes or leaves meanwhile does so once the request waits.
+            let wanted = entry.wanted.borrow();
+            let askers = wanted.keys().cloned();
+            self.places.queue(askers, Ask { number, vain })
+        };
+        ticket.place().await
     }
 
     /// Waits until nobody listens, or until it is time to ask again, which is `true`.
@@ -300,7 +342,7 @@ impl Subscribed {
                 return std::future::pending().await;
             };
             tokio::select! {
-                () = sleep(pause) => entry.in_vain(),
+                () = sleep(pause) => {}
                 () = entry.hurry.notified() => {}
             }
         };
@@ -328,17 +370,13 @@ impl Subscribed {
         }
         let nobody = [self.known_as(Who::Nobody)];
         let params = Object::from_iter([("uri", Raw::string(uri))]);
-        for vain in 0.. {
-            let place = tokio::select! {
-                place = self.places.place(&nobody, (vain, entry.number)) => place,
-                () = entry.until_wanted() => return false,
-            };
-            tokio::select! {
-                biased;
-                _ = session.ask("resources/unsubscribe", &params) => break,
-                () = place.lost() => {}
-            }
-        }
+        let number = entry.number;
+        let ticket = self.places.queue(nobody, Ask { number, vain: 0 });
+        let _place = tokio::select! {
+            place = ticket.place() => place,
+            () = entry.until_wanted() => return false,
+        };
+        drop(session.ask("resources/unsubscribe", &params).await);
         true
     }
 
@@ -356,7 +394,7 @@ impl Subscribed {
     async fn until_unwanted(&self, entry: &Entry) {
         let mut wanted = entry.wanted.subscribe();
         loop {
-            drop(wanted.wait_for(Vec::is_empty).await);
+            drop(wanted.wait_for(HashMap::is_empty).await);
             let _all = self.all();
             if entry.is_unwanted() {
                 entry.said.send_replace(None);
@@ -411,11 +449,10 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         // Under the lock, so that who comes this moment finds the entry as it will be.
-        let _all = self.session.subscribed.all();
-        self.entry.wanted.send_modify(|all| {
-            if let Some(at) = all.iter().position(|one| *one == self.asker) {
-                all.swap_remove(at);
-            }
-        });
+        let this = &self.session.subscribed;
+        let _all = this.all();
+        if self.entry.part(&self.asker) {
+            this.places.part(self.entry.number, &self.asker);
+        }
     }
 }

@@ -147,6 +147,7 @@ impl Table {
             message,
             about,
             stops,
+            untold: None,
         }) {
             self.ignore("outbox_full");
         }
@@ -176,6 +177,7 @@ impl Table {
             message,
             about,
             stops,
+            untold: None,
         };
         if self.outbox.put(word) {
             return;

@@ -1,6 +1,7 @@
 //! A stateless request: one POST, whose stream is the request; closing it gives the request up.
 
 use bytes::Bytes;
+use waypost_wire::error::ErrorObject;
 use waypost_wire::id::Id;
 use waypost_wire::message::{self, Message, Outcome, Request};
 use waypost_wire::meta::{META, PROGRESS_TOKEN, PROTOCOL_VERSION};
@@ -13,7 +14,7 @@ use super::fault::Fault;
 use super::link;
 use super::{Answer, Read, Way};
 use crate::in_flight::Slot;
-use crate::stdio::unanswered::Retry;
+use crate::stdio::unanswered::Begun;
 
 /// Pages of one list; no sane one has more.
 const MOST_PAGES: usize = 100;
@@ -41,7 +42,7 @@ impl Call {
     /// To its answer. Cancelled, the daemon sees the connection close.
     pub(super) async fn run(self, slot: Slot) {
         let Request { method, params, .. } = &self.request;
-        let retry = self.way.unanswered.begins(method, params);
+        let begun = self.way.unanswered.begins(method, params);
         let cancelled = slot.cancelled().clone();
         let Some(end) = cancelled.run_until_cancelled(self.to_end()).await else {
             return;
@@ -51,19 +52,28 @@ impl Call {
         match end {
             Ok(answer) => {
                 self.learn(&answer);
-                self.note_questions(retry, &answer);
+                self.note_questions(begun, &answer);
                 self.way.outbox.send([answer.message].into()).await;
             }
-            Err(fault) => self.way.fail(&self.request.id, &fault).await,
+            Err(fault) => {
+                if is_retryable(&fault.error()) {
+                    self.way.unanswered.failed(begun);
+                }
+                self.way.fail(&self.request.id, &fault).await;
+            }
         }
     }
 
-    fn note_questions(&self, retry: Retry, answer: &Answer) {
-        if let Outcome::Result(result) = &answer.outcome {
-            let result = result.as_object().unwrap_or_default();
-            if ResultType::of(&result) == ResultType::InputRequired {
-                self.way.unanswered.asked(retry, &result);
+    fn note_questions(&self, begun: Begun, answer: &Answer) {
+        match &answer.outcome {
+            Outcome::Result(result) => {
+                let result = result.as_object().unwrap_or_default();
+                if ResultType::of(&result) == ResultType::InputRequired {
+                    self.way.unanswered.asked(begun, &result);
+                }
             }
+            Outcome::Error(error) if is_retryable(error) => self.way.unanswered.failed(begun),
+            Outcome::Error(_) => {}
         }
     }
 
@@ -167,4 +177,11 @@ impl Call {
             self.way.params.forget();
         }
     }
+}
+
+/// Whether Waypost says so: the request can be sent once more as it was.
+fn is_retryable(error: &ErrorObject) -> bool {
+    let data = error.data().and_then(|data| data.as_object().ok());
+    let says = data.and_then(|data| data.get("retryable")?.decode());
+    says.unwrap_or(false)
 }

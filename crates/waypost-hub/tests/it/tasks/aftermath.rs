@@ -88,19 +88,27 @@ async fn an_answer_is_waited_for_so_long_and_so_many_are() {
     let world = World::new();
     let late = aftermath(&world, tasks());
     let open = Arc::new(AtomicUsize::new(0));
+    let leave_all = |late: &Aftermath| {
+        for _ in 0..200 {
+            let held = Held::new(&open);
+            late.linger(async move {
+                let _held = held;
+                pending().await
+            });
+        }
+        open.load(Ordering::SeqCst)
+    };
     let start = Instant::now();
-    for _ in 0..200 {
-        let held = Held::new(&open);
-        late.linger(async move {
-            let _held = held;
-            pending().await
-        });
-    }
-    assert_eq!(
-        open.load(Ordering::SeqCst),
-        128,
-        "the others are closed at once"
-    );
+    assert_eq!(leave_all(&late), 32, "the others are closed at once");
+    // They take nothing from callers of other upstreams.
+    let others = [64, 96, 128, 128].map(|count| {
+        let other = World {
+            desk: world.desk.clone(),
+            ..World::new()
+        };
+        assert_eq!(leave_all(&aftermath(&other, tasks())), count);
+        other
+    });
     sleep(LINGER - (LINGER / 10)).await;
     assert_eq!(open.load(Ordering::SeqCst), 128);
     while open.load(Ordering::SeqCst) > 0 {
@@ -108,4 +116,5 @@ async fn an_answer_is_waited_for_so_long_and_so_many_are() {
     }
     assert!(start.elapsed() <= LINGER + LINGER / 50);
     assert!(late.room().is_some());
+    drop(others);
 }

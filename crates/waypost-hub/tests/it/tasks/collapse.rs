@@ -319,6 +319,16 @@ async fn a_refusal_of_our_own_hop_that_stays_is_never_the_callers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cancel_that_is_refused_for_our_own_hop_holds_up_no_end() {
+    let world = endless("", created());
+    world.fake.on("tasks/cancel", [fails(-32020)]);
+    drop(world.call(json!({})).await.unwrap());
+    world.fake.called("tasks/cancel", 1).await;
+    world.background.stop_signal().cancel();
+    assert!(world.background.drain(Duration::from_secs(1)).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancel_that_does_not_arrive_is_tried_again_for_a_minute() {
     let world = endless("", created());
     let mut acts = vec![Act::Fail(Kind::Unavailable); 7];

@@ -209,6 +209,7 @@ pub(crate) struct World {
     pub(crate) member: Arc<Member>,
     pub(crate) desk: TaskDesk,
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) background: Tasks,
 }
 
 /// How a world differs from the usual one.
@@ -267,14 +268,16 @@ impl Setup {
         let catalog = Arc::new(
             Catalog::of(vec![Arc::clone(&member)], 0).with_tools(&[entry("other"), entry("build")]),
         );
+        let background = Tasks::default();
         World {
             fake: Arc::clone(fake),
             desk: TaskDesk::new(
                 &keys(self.keys),
                 times,
                 self.parked,
-                (self.store, Tasks::default()),
+                (self.store, background.clone()),
             ),
+            background,
             catalog,
             member,
         }
