@@ -54,6 +54,7 @@ pub(crate) fn ask(
         instance: guard.remote().instance.as_deref().map(str::to_owned),
         born_ms: now_ms().saturating_sub(millis(born.elapsed())),
         history,
+        asked: Vec::new(),
     };
     let id = round.id;
     let Some((questions, keys)) = questions(desk, &job.member.name, &job.call, round, task) else {
@@ -94,20 +95,21 @@ fn questions(
     round: Round,
     task: &Object,
 ) -> Option<(End, Vec<String>)> {
+    let requests = task.get(INPUT_REQUESTS)?;
+    let keys = keys_of(requests);
     let kept = desk.times().input_wait + REPEATABLE;
     let state = State {
         upstream: upstream.to_owned(),
         expires_ms: now_ms().saturating_add(millis(kept)),
-        kind: StateKind::Round(round),
+        kind: StateKind::Round(round.asking(&keys)),
     };
     let sealed = desk.states.seal(&state, &Binding::of(call))?;
-    let requests = task.get(INPUT_REQUESTS)?;
     let result = Object::from_iter([
         ("resultType", Raw::string("input_required")),
         (INPUT_REQUESTS, requests.clone()),
         (REQUEST_STATE, Raw::string(&sealed)),
     ]);
-    Some((End::InputRequired(result), keys_of(requests)))
+    Some((End::InputRequired(result), keys))
 }
 
 /// Serves the retry of a call whose task asked.
@@ -207,7 +209,7 @@ async fn answer(
     responses: Option<Raw>,
     notifier: Notifier,
 ) -> Answer {
-    let responses = responses.map(|raw| only(ticket.asked(), raw));
+    let responses = responses.map(|raw| only(&ticket, &used.round, raw));
     let responses = responses.map(|raw| (keys_of(&raw), raw));
     // Who has no question any more has nothing to tell.
     if let Some((keys, responses)) = responses.filter(|(keys, _)| !keys.is_empty()) {
@@ -242,12 +244,16 @@ async fn answer(
     give(&desk, ticket, end)
 }
 
-/// Those of the answers that were asked for; all where that is not known.
-fn only(asked: &[String], responses: Raw) -> Raw {
-    let Some(all) = responses.as_object().ok().filter(|_| !asked.is_empty()) else {
+/// Those of the answers that were asked for.
+fn only(ticket: &Ticket, round: &Round, responses: Raw) -> Raw {
+    let Ok(all) = responses.as_object() else {
         return responses;
     };
-    let is_asked = |key: &str| asked.iter().any(|asked| asked == key);
+    let is_asked = |key: &str| match ticket.asked() {
+        // Another process asked.
+        [] => round.asks(key),
+        asked => asked.iter().any(|asked| asked == key),
+    };
     if all.iter().all(|(key, _)| is_asked(key)) {
         return responses;
     }
