@@ -260,7 +260,7 @@ impl Wait {
                 _ => deadline,
             };
             *polls += 1;
-            let Ok(look) = timeout_at(until, self.remote().get()).await else {
+            let Ok(look) = timeout_at(until, self.remote().poll()).await else {
                 return self.too_long(reason);
             };
             match look {
@@ -482,7 +482,11 @@ impl Wait {
                 "does not say how the task is that it made of the call (code {})",
                 error.code()
             ))),
-            Err(error) => Err(error),
+            // What did not run is the poll. The call did.
+            Err(error) => Err(CallError {
+                retryable: false,
+                ..error
+            }),
             Ok(Look::Gone) => Err(self.remote().gone()),
             Ok(Look::Task(_)) => Err(CallError::new(Kind::Internal, Origin::Gateway)),
         };
