@@ -252,7 +252,7 @@ impl Wait {
         loop {
             let (deadline, reason) = self.deadline(give_up);
             let next = schedule.instant(Instant::now(), pause, deadline);
-            sleep_until(next).await;
+            self.pause(next).await;
             let until = match *polls {
                 // A task is looked at once before it is given up, be its life over already.
                 0 => give_up.max(Instant::now() + self.desk.times().poll_least),
@@ -283,6 +283,18 @@ impl Wait {
                     pause = backoff;
                 }
             }
+        }
+    }
+
+    /// Until then; who is beside a question hears at once that what had the task is gone, for then
+    /// the question will not wait much longer either.
+    async fn pause(&self, until: Instant) {
+        if self.open.is_none() {
+            return sleep_until(until).await;
+        }
+        tokio::select! {
+            () = sleep_until(until) => {}
+            () = self.remote().ended() => {}
         }
     }
 

@@ -35,6 +35,10 @@ use crate::tasks::{Desk, Job};
 /// Changes of a task that a slow caller is not yet told.
 const ROOM: usize = 16;
 
+/// Who listens beside a question whose task is gone, with what had it, notices that too within this
+/// time, and tells what has become of it.
+const HEARD_WITHIN: Duration = Duration::from_secs(3);
+
 /// Asks the caller what the task asks, and lets the task wait for the answer.
 pub(crate) fn ask(
     desk: &Arc<Desk>,
@@ -377,12 +381,10 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) -> Result
 /// Gives up a task whose caller does not come back, and the place of one that is gone with what had
 /// it.
 fn attend(desk: &Arc<Desk>, waiting: Waiting, guard: Guard) {
-    let times = desk.times();
-    let patience = times.input_wait;
-    // Who listens beside the question looks once more, and tells what has become of the task.
-    let gone = async move |remote: &Remote| {
+    let patience = desk.times().input_wait;
+    let gone = async |remote: &Remote| {
         remote.ended().await;
-        tokio::time::sleep(times.poll_most + Duration::from_secs(1)).await;
+        tokio::time::sleep(HEARD_WITHIN).await;
     };
     let desk = Arc::clone(desk);
     let background = desk.background.clone();
