@@ -47,7 +47,7 @@ pub(crate) fn ask(
     (born, progress, history): (Instant, Progress, History),
     task: &Object,
 ) -> Result<End, CallError> {
-    let Some(place) = desk.parked.place() else {
+    let Some(place) = desk.parked.place(&job.member) else {
         guard.cancel(Reason::Full);
         return Err(full());
     };
@@ -364,7 +364,7 @@ pub(crate) fn sweep_later(desk: &Arc<Desk>) {
 /// # Errors
 /// [`Kind::Throttled`] where there is no place to wait for that: the task is cancelled then.
 fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) -> Result<(), CallError> {
-    let Some(place) = desk.parked.place() else {
+    let Some(place) = desk.parked.place(&wait.remote().member) else {
         wait.cancel(Reason::Full);
         return Err(full());
     };

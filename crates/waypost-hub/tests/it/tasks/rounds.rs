@@ -353,8 +353,10 @@ async fn a_round_whose_process_is_gone_holds_its_place_no_longer() {
         .fake
         .on("tasks/get", [asks(&json!({ "q": question() }))]);
     let state = asked(&world).await;
+    assert_eq!(world.member.parked(), 1);
     world.fake.run_as("child 2");
-    sleep(Duration::from_secs(90)).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.member.parked(), 0);
     asked(&world).await;
     let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
     assert_eq!(reply.unwrap_err().kind, Kind::UnknownTarget);
