@@ -239,8 +239,9 @@ fn refused(end: &End, member: &Member, caller: &Caller) -> Option<ErrorObject> {
     let upstream = &*member.name;
     let request_id = request_id_field(&caller.request_id);
     let Some(questions) = asks::questions(requests) else {
-        tracing::warn!(upstream, request_id, "its `inputRequests` cannot be read");
-        let text = format!("upstream `{upstream}`: its `inputRequests` cannot be read");
+        let why = asks::unreadable(requests);
+        tracing::warn!(upstream, request_id, why, "asks what cannot be passed on");
+        let text = format!("upstream `{upstream}`: {why}");
         return Some(ErrorObject::new(code::INTERNAL_ERROR, &text));
     };
     let missing = asks::undeclared(&questions, &caller.capabilities)?;

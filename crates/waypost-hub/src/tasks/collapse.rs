@@ -367,8 +367,9 @@ impl Wait {
     }
 
     fn question(&mut self, task: &Task) -> Option<Close> {
-        let Some(requests) = asks::questions(task.members.get("inputRequests")?) else {
-            let error = self.remote().bad("asks what cannot be read");
+        let asked = task.members.get(INPUT_REQUESTS)?;
+        let Some(requests) = asks::questions(asked) else {
+            let error = self.remote().bad(asks::unreadable(asked));
             return Some(Close::GiveUp(Err(error), Reason::Broken, Outcome::GivenUp));
         };
         let is_news = match &self.open {
