@@ -140,7 +140,7 @@ pub(crate) struct RawLimits {
     pub(crate) in_flight: usize,
     /// Open listen streams, with those that client sessions have for their changes; beyond it a new one is told to come back.
     pub(crate) listeners: usize,
-    /// Calls that wait for an answer of their caller at once.
+    /// Calls that wait for an answer of their caller at once. Each asks at most 256 questions at a time, and a retry brings at most 256 answers.
     pub(crate) parked: usize,
     /// Changes of lists that may wait for one slow listener; more of the same kind become one.
     pub(crate) listener_queue: usize,

@@ -24,6 +24,15 @@ pub fn questions(input_requests: &Raw) -> Option<Object> {
     readable.then_some(requests)
 }
 
+/// Why [`questions`] reads nothing there, to be said of the server.
+pub fn unreadable(input_requests: &Raw) -> String {
+    let count = input_requests.as_object().map_or(0, |all| all.len());
+    if count > MOST {
+        return format!("its `inputRequests` are {count}, more than {MOST}");
+    }
+    "its `inputRequests` cannot be read".to_owned()
+}
+
 /// The capabilities that `inputRequests` need and the caller did not declare, in the shape of
 /// client capabilities; `None` when everything asked for is declared.
 ///
@@ -102,6 +111,10 @@ mod tests {
             Raw::from(&Value::Object((0..count).map(one).collect()))
         };
         assert!(questions(&many(MOST)).is_some() && questions(&many(MOST + 1)).is_none());
+        assert_eq!(
+            unreadable(&many(MOST + 1)),
+            "its `inputRequests` are 257, more than 256"
+        );
         let known = json!({ "a": { "method": "roots/list" } });
         assert_eq!(questions(&Raw::from(&known)), Some(object(&known)));
         for odd in [

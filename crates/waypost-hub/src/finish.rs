@@ -127,7 +127,11 @@ fn finish(mut end: End, member: &Member, caller: &Caller, hub: &Hub) -> End {
     if let Some(missed) = &caller.missed {
         missed.end();
     }
-    if let Some(task) = idle_task(&mut end, caller) {
+    if let End::Task(task) = &mut end {
+        // The call has run, so there is no refusing it: should the task wait, `tasks/get` tells the
+        // caller what to declare.
+        keep_back_undeclared(task, caller);
+    } else if let Some(task) = idle_task(&mut end, caller) {
         keep_back_undeclared(task, caller);
     } else if let Some(refused) = refused(&end, member, caller) {
         return End::Error(refused);
@@ -208,8 +212,9 @@ fn idle_task<'a>(end: &'a mut End, caller: &Caller) -> Option<&'a mut Object> {
     (caller.polls() && !waits).then_some(task)
 }
 
-/// Takes out the questions that a task was asked before, where the caller could not be asked them.
-/// They are nobody's to answer any more, and no reason to keep its result from anybody.
+/// Takes out the questions of a task where the caller could not be asked them. They are no reason to
+/// keep the task from it, nor its result: those of a task that does not wait are nobody's to answer
+/// any more.
 fn keep_back_undeclared(task: &mut Object, caller: &Caller) {
     let Some(requests) = task.get(INPUT_REQUESTS) else {
         return;
@@ -234,8 +239,9 @@ fn refused(end: &End, member: &Member, caller: &Caller) -> Option<ErrorObject> {
     let upstream = &*member.name;
     let request_id = request_id_field(&caller.request_id);
     let Some(questions) = asks::questions(requests) else {
-        tracing::warn!(upstream, request_id, "its `inputRequests` cannot be read");
-        let text = format!("upstream `{upstream}`: its `inputRequests` cannot be read");
+        let why = asks::unreadable(requests);
+        tracing::warn!(upstream, request_id, why, "asks what cannot be passed on");
+        let text = format!("upstream `{upstream}`: {why}");
         return Some(ErrorObject::new(code::INTERNAL_ERROR, &text));
     };
     let missing = asks::undeclared(&questions, &caller.capabilities)?;

@@ -30,6 +30,8 @@ struct Lease {
     task: AtomicU64,
     /// The same of a task that dies with it.
     mortal: AtomicU64,
+    /// Held by each question of a collapsed task that waits for its caller.
+    asking: Arc<()>,
     ended: CancellationToken,
 }
 
@@ -254,6 +256,18 @@ impl Member {
         let last = last.load(Ordering::Relaxed);
         let since = Duration::from_millis(now_ms().saturating_sub(last));
         last != 0 && since < ASKS_AGAIN
+    }
+
+    /// A collapsed task at it asks its caller, who has yet to answer: for as long as this is held.
+    pub(crate) fn asks(&self) -> Arc<()> {
+        Arc::clone(&self.lease.asking)
+    }
+
+    /// How many calls to it wait for an answer of their caller: those that are open there, and those
+    /// whose tasks wait there.
+    pub fn parked(&self) -> usize {
+        let held = Arc::strong_count(&self.lease.asking);
+        self.upstream.parked() + held.saturating_sub(1)
     }
 
     /// Whether only whoever asks has it and its connection, and no caller has a task there.

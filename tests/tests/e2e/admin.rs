@@ -6,6 +6,7 @@ use waypost_testkit::demo::demo_tasks;
 use waypost_testkit::run::ANY_PORT;
 use waypost_tests::gateway::Gateway;
 
+use crate::draining::{answer, ask, asking};
 use crate::fake::{self, Fake};
 use crate::process::{Home, Served};
 use crate::stage::quick;
@@ -55,6 +56,32 @@ async fn what_clients_send_does_not_become_labels() {
     assert_eq!(count().await, before);
     let metrics = page(&format!("{}/metrics", waypost.admin)).await;
     assert!(!metrics.contains("nosuch"), "{metrics}");
+}
+
+#[tokio::test]
+async fn a_question_of_a_collapsed_task_is_counted_at_its_upstream() {
+    let demo = demo_tasks(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new(&format!(
+        "upstreams: {{ t: {{ url: '{}', required: true }} }}",
+        demo.url
+    ));
+    let waypost = Served::start(&home).await;
+    let counted = async || {
+        let metrics = page(&format!("{}/metrics", waypost.admin)).await;
+        let said = page(&format!("{}/api/v1/upstreams", waypost.admin)).await;
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        let of = "waypost_upstream_parked_calls{upstream=\"t\"} ";
+        let of = metrics.lines().find_map(|line| line.strip_prefix(of));
+        (
+            of.unwrap().to_owned(),
+            said["upstreams"][0]["parked"].clone(),
+        )
+    };
+    let (client, file) = (asking(&waypost), json!({ "filename": "a" }));
+    let asked = ask(&client, "t_confirm_delete", &file).await;
+    assert_eq!(counted().await, ("1".to_owned(), json!(1)));
+    answer(&client, "t_confirm_delete", &file, &asked).await;
+    assert_eq!(counted().await, ("0".to_owned(), json!(0)));
 }
 
 #[tokio::test]

@@ -73,8 +73,9 @@ impl Questions {
     /// The error that the call ends with when they cannot be passed on.
     pub(crate) async fn become_these(&mut self, requests: &Raw) -> Result<(), ErrorObject> {
         let questions = asks::questions(requests).ok_or_else(|| {
-            let text = "the server asks something that cannot be passed on";
-            ErrorObject::new(code::INTERNAL_ERROR, text)
+            let why = asks::unreadable(requests);
+            let text = format!("the server asks something that cannot be passed on: {why}");
+            ErrorObject::new(code::INTERNAL_ERROR, &text)
         })?;
         self.out.retain(|pending| questions.contains(&pending.key));
         for (key, request) in questions.iter() {

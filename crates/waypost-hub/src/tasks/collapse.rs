@@ -252,7 +252,7 @@ impl Wait {
         loop {
             let (deadline, reason) = self.deadline(give_up);
             let next = schedule.instant(Instant::now(), pause, deadline);
-            sleep_until(next).await;
+            self.pause(next).await;
             let until = match *polls {
                 // A task is looked at once before it is given up, be its life over already.
                 0 => give_up.max(Instant::now() + self.desk.times().poll_least),
@@ -260,7 +260,7 @@ impl Wait {
                 _ => deadline,
             };
             *polls += 1;
-            let Ok(look) = timeout_at(until, self.remote().get()).await else {
+            let Ok(look) = timeout_at(until, self.remote().poll()).await else {
                 return self.too_long(reason);
             };
             match look {
@@ -283,6 +283,18 @@ impl Wait {
                     pause = backoff;
                 }
             }
+        }
+    }
+
+    /// Until then; who is beside a question hears at once that what had the task is gone, for then
+    /// the question will not wait much longer either.
+    async fn pause(&self, until: Instant) {
+        if self.open.is_none() {
+            return sleep_until(until).await;
+        }
+        tokio::select! {
+            () = sleep_until(until) => {}
+            () = self.remote().ended() => {}
         }
     }
 
@@ -355,8 +367,9 @@ impl Wait {
     }
 
     fn question(&mut self, task: &Task) -> Option<Close> {
-        let Some(requests) = asks::questions(task.members.get("inputRequests")?) else {
-            let error = self.remote().bad("asks what cannot be read");
+        let asked = task.members.get(INPUT_REQUESTS)?;
+        let Some(requests) = asks::questions(asked) else {
+            let error = self.remote().bad(asks::unreadable(asked));
             return Some(Close::GiveUp(Err(error), Reason::Broken, Outcome::GivenUp));
         };
         let is_news = match &self.open {
@@ -482,7 +495,11 @@ impl Wait {
                 "does not say how the task is that it made of the call (code {})",
                 error.code()
             ))),
-            Err(error) => Err(error),
+            // What did not run is the poll. The call did.
+            Err(error) => Err(CallError {
+                retryable: false,
+                ..error
+            }),
             Ok(Look::Gone) => Err(self.remote().gone()),
             Ok(Look::Task(_)) => Err(CallError::new(Kind::Internal, Origin::Gateway)),
         };

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::limit::{Limit, Permit};
+use crate::member::Member;
 use crate::shared::{Answer, Shared, WeakShared, size};
 use crate::tasks::progress::Progress;
 use crate::tasks::state::RoundId;
@@ -93,6 +94,8 @@ pub(crate) struct Asked {
 #[derive(Debug)]
 pub(crate) struct Place {
     _permit: Permit,
+    /// As its upstream counts it.
+    _asking: Arc<()>,
 }
 
 #[derive(Debug, Default)]
@@ -149,10 +152,12 @@ impl Parked {
         })
     }
 
-    /// Room for one more; `None` when all is taken.
-    pub(crate) fn place(&self) -> Option<Place> {
-        let permit = self.room.permit()?;
-        Some(Place { _permit: permit })
+    /// Room for one more, a call of this upstream; `None` when all is taken.
+    pub(crate) fn place(&self, member: &Member) -> Option<Place> {
+        Some(Place {
+            _permit: self.room.permit()?,
+            _asking: member.asks(),
+        })
     }
 
     /// How many wait.
@@ -438,10 +443,31 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::call::Call;
     use crate::error::CallError;
     use crate::shared::answer;
+    use crate::upstream::{BoxFuture, CallFuture, Facts, Upstream};
 
     const ROUND: RoundId = 7;
+
+    fn member() -> Member {
+        let yaml = "upstreams: { up: { command: x } }";
+        let config = waypost_config::parse_str(yaml).unwrap().config;
+        Member::new(config.upstreams[0].clone(), Arc::new(Nobody))
+    }
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Upstream for Nobody {
+        fn discover<'a>(&'a self, _: Option<&'a str>) -> BoxFuture<'a, Result<Facts, CallError>> {
+            Box::pin(std::future::pending())
+        }
+
+        fn call(&self, _: Call) -> CallFuture<'_> {
+            Box::pin(std::future::pending())
+        }
+    }
 
     fn asked() -> Asked {
         Asked {
@@ -452,7 +478,7 @@ mod tests {
 
     fn parked() -> (Arc<Parked>, Waiting) {
         let parked = Parked::new(9);
-        let waiting = parked.park(ROUND, parked.place().unwrap(), asked());
+        let waiting = parked.park(ROUND, parked.place(&member()).unwrap(), asked());
         (parked, waiting)
     }
 
@@ -482,7 +508,7 @@ mod tests {
     async fn a_claim_outlives_an_earlier_one_whose_round_was_put_back() {
         let (parked, _) = parked();
         let earlier = claim(&parked);
-        let _waiting = parked.park(ROUND, parked.place().unwrap(), asked());
+        let _waiting = parked.park(ROUND, parked.place(&member()).unwrap(), asked());
         let (later, go) = claim(&parked);
         drop(earlier);
         assert!(matches!(again(&parked), Claim::Joined(_)));
@@ -510,7 +536,7 @@ mod tests {
         let (parked, first) = parked();
         let work = claim(&parked);
         first.over().await;
-        let second = parked.park(ROUND, parked.place().unwrap(), asked());
+        let second = parked.park(ROUND, parked.place(&member()).unwrap(), asked());
         drop(work);
         assert!(first.expire().is_none());
         assert!(second.expire().is_some());
@@ -532,7 +558,7 @@ mod tests {
             let Claim::Begun(_work) = parked.claim(ROUND, foreign, begin) else {
                 panic!("not begun");
             };
-            let waiting = parked.park(ROUND, parked.place().unwrap(), asked());
+            let waiting = parked.park(ROUND, parked.place(&member()).unwrap(), asked());
             let given = answer(Err(CallError::unknown("x")));
             match ends {
                 "expired" => assert!(waiting.expire().is_some()),

@@ -115,7 +115,25 @@ impl Remote {
         if self.is_gone() {
             return Ok(Look::Gone);
         }
-        let (end, carrier) = self.send(method::TASKS_GET, None).await?;
+        self.see(self.send(method::TASKS_GET, None).await?)
+    }
+
+    /// `tasks/get` for who asks again soon: should the upstream refuse our headers or our version,
+    /// it is looked at anew in the meantime.
+    pub(crate) async fn poll(&self) -> Result<Look, CallError> {
+        if self.is_gone() {
+            return Ok(Look::Gone);
+        }
+        let look = self.see(self.send_once(method::TASKS_GET, None).await?);
+        if let Ok(Look::Error(error)) = &look
+            && hop::concerns_us(error.code())
+        {
+            self.member.wake.notify_one();
+        }
+        look
+    }
+
+    fn see(&self, (end, carrier): (End, Carrier)) -> Result<Look, CallError> {
         // It may have gone to the next one, which was started a moment ago.
         if carrier.is_astray() {
             return Ok(Look::Gone);

@@ -35,6 +35,10 @@ use crate::tasks::{Desk, Job};
 /// Changes of a task that a slow caller is not yet told.
 const ROOM: usize = 16;
 
+/// Who listens beside a question whose task is gone, with what had it, notices that too within this
+/// time, and tells what has become of it.
+const HEARD_WITHIN: Duration = Duration::from_secs(3);
+
 /// Asks the caller what the task asks, and lets the task wait for the answer.
 pub(crate) fn ask(
     desk: &Arc<Desk>,
@@ -43,7 +47,7 @@ pub(crate) fn ask(
     (born, progress, history): (Instant, Progress, History),
     task: &Object,
 ) -> Result<End, CallError> {
-    let Some(place) = desk.parked.place() else {
+    let Some(place) = desk.parked.place(&job.member) else {
         guard.cancel(Reason::Full);
         return Err(full());
     };
@@ -54,6 +58,7 @@ pub(crate) fn ask(
         instance: guard.remote().instance.as_deref().map(str::to_owned),
         born_ms: now_ms().saturating_sub(millis(born.elapsed())),
         history,
+        asked: Vec::new(),
     };
     let id = round.id;
     let Some((questions, keys)) = questions(desk, &job.member.name, &job.call, round, task) else {
@@ -94,20 +99,21 @@ fn questions(
     round: Round,
     task: &Object,
 ) -> Option<(End, Vec<String>)> {
+    let requests = task.get(INPUT_REQUESTS)?;
+    let keys = keys_of(requests);
     let kept = desk.times().input_wait + REPEATABLE;
     let state = State {
         upstream: upstream.to_owned(),
         expires_ms: now_ms().saturating_add(millis(kept)),
-        kind: StateKind::Round(round),
+        kind: StateKind::Round(round.asking(&keys)),
     };
     let sealed = desk.states.seal(&state, &Binding::of(call))?;
-    let requests = task.get(INPUT_REQUESTS)?;
     let result = Object::from_iter([
         ("resultType", Raw::string("input_required")),
         (INPUT_REQUESTS, requests.clone()),
         (REQUEST_STATE, Raw::string(&sealed)),
     ]);
-    Some((End::InputRequired(result), keys_of(requests)))
+    Some((End::InputRequired(result), keys))
 }
 
 /// Serves the retry of a call whose task asked.
@@ -207,7 +213,7 @@ async fn answer(
     responses: Option<Raw>,
     notifier: Notifier,
 ) -> Answer {
-    let responses = responses.map(|raw| only(ticket.asked(), raw));
+    let responses = responses.map(|raw| only(&ticket, &used.round, raw));
     let responses = responses.map(|raw| (keys_of(&raw), raw));
     // Who has no question any more has nothing to tell.
     if let Some((keys, responses)) = responses.filter(|(keys, _)| !keys.is_empty()) {
@@ -242,12 +248,16 @@ async fn answer(
     give(&desk, ticket, end)
 }
 
-/// Those of the answers that were asked for; all where that is not known.
-fn only(asked: &[String], responses: Raw) -> Raw {
-    let Some(all) = responses.as_object().ok().filter(|_| !asked.is_empty()) else {
+/// Those of the answers that were asked for.
+fn only(ticket: &Ticket, round: &Round, responses: Raw) -> Raw {
+    let Ok(all) = responses.as_object() else {
         return responses;
     };
-    let is_asked = |key: &str| asked.iter().any(|asked| asked == key);
+    let is_asked = |key: &str| match ticket.asked() {
+        // Another process asked.
+        [] => round.asks(key),
+        asked => asked.iter().any(|asked| asked == key),
+    };
     if all.iter().all(|(key, _)| is_asked(key)) {
         return responses;
     }
@@ -354,7 +364,7 @@ pub(crate) fn sweep_later(desk: &Arc<Desk>) {
 /// # Errors
 /// [`Kind::Throttled`] where there is no place to wait for that: the task is cancelled then.
 fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) -> Result<(), CallError> {
-    let Some(place) = desk.parked.place() else {
+    let Some(place) = desk.parked.place(&wait.remote().member) else {
         wait.cancel(Reason::Full);
         return Err(full());
     };
@@ -371,12 +381,10 @@ fn put_back(desk: &Arc<Desk>, wait: Wait, id: RoundId, ticket: Ticket) -> Result
 /// Gives up a task whose caller does not come back, and the place of one that is gone with what had
 /// it.
 fn attend(desk: &Arc<Desk>, waiting: Waiting, guard: Guard) {
-    let times = desk.times();
-    let patience = times.input_wait;
-    // Who listens beside the question looks once more, and tells what has become of the task.
-    let gone = async move |remote: &Remote| {
+    let patience = desk.times().input_wait;
+    let gone = async |remote: &Remote| {
         remote.ended().await;
-        tokio::time::sleep(times.poll_most + Duration::from_secs(1)).await;
+        tokio::time::sleep(HEARD_WITHIN).await;
     };
     let desk = Arc::clone(desk);
     let background = desk.background.clone();

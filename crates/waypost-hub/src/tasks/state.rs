@@ -72,6 +72,9 @@ pub(crate) struct Round {
     /// What its caller has answered in earlier rounds.
     #[serde(rename = "h", default, skip_serializing_if = "History::is_empty")]
     pub(crate) history: History,
+    /// The keys of what it asks, in short; as many as one may ask.
+    #[serde(rename = "a", default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) asked: Vec<u64>,
 }
 
 /// What the caller of a collapsed task has answered before a round, as far as is known to the state
@@ -109,6 +112,17 @@ impl Round {
             .take(16)
             .fold(0, |sum, byte| (sum << 8) | u128::from(*byte));
         format!("q{name:032x}")
+    }
+
+    /// The same round with these questions.
+    pub(crate) fn asking(self, keys: &[String]) -> Self {
+        let asked = keys.iter().map(|key| digest(key)).collect();
+        Self { asked, ..self }
+    }
+
+    /// Whether the state that carries it asks this, whoever reads it.
+    pub(crate) fn asks(&self, key: &str) -> bool {
+        self.asked.contains(&digest(key))
     }
 
     /// The history of the round after this one, before that is answered itself.
@@ -291,6 +305,7 @@ mod tests {
                 instance: None,
                 born_ms: 3,
                 history: History::default(),
+                asked: Vec::new(),
             };
             let mut names = HashSet::new();
             for asked in 0..1_000 {
@@ -327,6 +342,7 @@ mod tests {
                 instance: Some("child".to_owned()),
                 born_ms: 3,
                 history: History::default(),
+                asked: vec![u64::MAX],
             }),
         }
     }

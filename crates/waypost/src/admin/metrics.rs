@@ -104,8 +104,8 @@ const STATES: &[State] = &[
     ),
     (
         "waypost_upstream_parked_calls",
-        "Calls open at the upstream that wait for an answer of their caller.",
-        |member, _| Some(member.upstream.parked()),
+        "Calls to the upstream that wait for an answer of their caller.",
+        |member, _| Some(member.parked()),
     ),
 ];
 

@@ -55,7 +55,7 @@ fn one(member: &Member, catalog: &Catalog) -> Object {
         ("state", Raw::string(report.state.as_str())),
         ("since", Raw::string(&iso(report.since_ms))),
         ("calls", Raw::from_serialize(&member.status.calls())),
-        ("parked", Raw::from_serialize(&member.upstream.parked())),
+        ("parked", Raw::from_serialize(&member.parked())),
         ("lastError", last_error(&report)),
     ]);
     let warnings = catalog

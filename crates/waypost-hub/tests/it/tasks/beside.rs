@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use waypost_hub::call::{Call, Comeback};
 use waypost_hub::error::Kind;
 use waypost_hub::reply::{End, Event, EventStream};
@@ -97,6 +97,24 @@ async fn that_the_process_with_the_task_is_gone_is_heard() {
     assert!(error.to_string().contains("has ended"), "{error}");
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(world.fake.count("tasks/cancel"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_the_process_is_gone_is_heard_before_the_question_gives_up_its_place() {
+    let seldom = json!({ "inputRequests": { "q": question() }, "pollIntervalMs": 60_000 });
+    let (world, state) = asking([got("input_required", seldom)]).await;
+    let mut heard = listen(&world, &state).await;
+    // The waits between its looks have become long by then.
+    tokio::select! {
+        event = heard.next() => panic!("{event:?}"),
+        () = sleep(Duration::from_secs(200)) => {}
+    }
+    world.fake.run_as("child 2");
+    let gone = Instant::now();
+    let error = end(heard).await.unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+    let took = gone.elapsed();
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]

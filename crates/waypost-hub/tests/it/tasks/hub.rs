@@ -211,6 +211,27 @@ async fn an_answer_about_a_task_asks_nothing_that_cannot_be_declared() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_task_is_made_without_questions_for_who_cannot_be_asked() {
+    let asks = json!({ "q": { "method": "elicitation/create", "params": { "message": "?" } } });
+    let capabilities = json!({ "tools": {}, "extensions": tasks()["extensions"] });
+    let tools = json!({ "tools": [{ "name": "build" }] });
+    let mut made = created();
+    made["inputRequests"] = asks.clone();
+    let fake = Fake::new("ci", capabilities, &[("tools/list", tools)], move |_| {
+        Ok(reply(&made))
+    });
+    let hub = hub(YAML, &[&fake]).await;
+    let build = || call("tools/call", &json!({ "name": "ci_build" }));
+    let told = result(hub.call(declaring(build(), &tasks())).await).await;
+    assert_eq!(told["status"], "working");
+    assert!(told.get("inputRequests").is_none(), "{told}");
+    let mut able = tasks();
+    able["elicitation"] = json!({});
+    let told = result(hub.call(declaring(build(), &able)).await).await;
+    assert_eq!(told["inputRequests"], asks);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_finished_task_was_asked_before_does_not_cost_a_caller_its_result() {
     let asks = json!({ "q": { "method": "elicitation/create", "params": { "message": "?" } } });
     let statuses = [

@@ -128,6 +128,47 @@ async fn only_answers_to_what_was_asked_are_sent_and_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_state_says_to_any_process_what_it_asks() {
+    let store = Arc::new(Memory::default());
+    let with_store = || Setup {
+        store: Arc::clone(&store) as Arc<dyn Store>,
+        ..Setup::default()
+    };
+    let before = around(with_store());
+    let first = asked(&before).await;
+    before
+        .fake
+        .on("tasks/get", [asks(&json!({ "r": question() }))]);
+    let reply = before.retry(elicits(), &first, json!({ "q": yes() })).await;
+    let end = reply.unwrap().into_end().await.unwrap();
+    let second = result(&end)["requestState"].clone();
+
+    // A client that brings all its answers so far, and one that nobody asked for.
+    let after = with_store().around(&before.fake);
+    after.fake.on("tasks/get", [done()]);
+    let all = json!({ "q": yes(), "r": yes(), "x": yes() });
+    let reply = after.retry(elicits(), &second, all).await.unwrap();
+    assert_eq!(result(&reply.into_end().await.unwrap())["n"], json!(1));
+    let updates = after.fake.seen("tasks/update");
+    assert_eq!(updates.len(), 2);
+    let sent = updates[1].param("inputResponses");
+    assert_eq!(sent, json!({ "r": yes() }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_questions_than_anybody_answers_are_refused_with_their_number() {
+    let world = world();
+    let many = (0..257).map(|n| (format!("k{n}"), question()));
+    let many: serde_json::Map<String, Value> = many.collect();
+    world.fake.on("tasks/get", [asks(&many.into())]);
+    let error = world.end(elicits()).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "upstream `up`: its `inputRequests` are 257, more than 256"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn more_answers_than_anybody_asks_for_are_refused_and_the_state_stays_good() {
     let world = world();
     let state = asked(&world).await;
@@ -312,8 +353,10 @@ async fn a_round_whose_process_is_gone_holds_its_place_no_longer() {
         .fake
         .on("tasks/get", [asks(&json!({ "q": question() }))]);
     let state = asked(&world).await;
+    assert_eq!(world.member.parked(), 1);
     world.fake.run_as("child 2");
-    sleep(Duration::from_secs(90)).await;
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(world.member.parked(), 0);
     asked(&world).await;
     let reply = world.retry(elicits(), &state, json!({ "q": yes() })).await;
     assert_eq!(reply.unwrap_err().kind, Kind::UnknownTarget);
