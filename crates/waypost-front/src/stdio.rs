@@ -73,6 +73,8 @@ pub struct Pipe {
     /// Holds a token for each request that is yet to be answered.
     open: TaskTracker,
     unanswered: Arc<Unanswered>,
+    /// Nothing is waited for any longer.
+    given_up: CancellationToken,
 }
 
 /// What is yet to be answered on a pipe, by either end.
@@ -110,6 +112,7 @@ impl Pipe {
             calls: InFlight::default(),
             open: TaskTracker::new(),
             unanswered: Arc::default(),
+            given_up: CancellationToken::new(),
             outbox,
             host,
         }
@@ -132,16 +135,19 @@ impl Pipe {
         }
     }
 
-    /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest.
-    /// `false` when something had to be given up. Questions to the host are given up at once: it
-    /// has no way to answer any more.
-    pub async fn finish(self, grace: Duration) -> bool {
+    /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest, each
+    /// with an error. `false` when something had to be given up. Questions to the host are given up
+    /// at once: it has no way to answer any more. The sessions of the host's parts end with it.
+    pub async fn finish(mut self, grace: Duration) -> bool {
         self.place.give_up_questions();
         self.open.close();
         let answered = tokio::select! {
             answered = tokio::time::timeout(grace, self.open.wait()) => answered.is_ok(),
             () = self.outbox.gone() => self.open.is_empty(),
         };
+        if !answered {
+            self.give_up_calls().await;
+        }
         self.calls.cancel_all();
         self.place.leave();
         self.outbox.close();
@@ -150,8 +156,21 @@ impl Pipe {
         answered && written.is_ok()
     }
 
+    /// The time for calls is over: the host is told so of each.
+    async fn give_up_calls(&self) {
+        self.given_up.cancel();
+        if let Some(sessions) = &self.host.parts.sessions {
+            sessions.give_up_calls();
+        }
+        tokio::select! {
+            // Who does not read does not hold up the end.
+            told = tokio::time::timeout(FAREWELL, self.open.wait()) => drop(told),
+            () = self.outbox.gone() => {}
+        }
+    }
+
     /// Nobody takes messages out any more: all is given up.
-    pub(crate) fn end(self) {
+    pub(crate) fn end(mut self) {
         self.outbox.give_up();
         self.calls.cancel_all();
         self.place.leave();
@@ -245,7 +264,8 @@ impl Pipe {
                     .map(|(meta, slot)| {
                         let lane = Lane::new(&self.outbox, &self.open);
                         let out = (lane, Arc::clone(&self.unanswered));
-                        modern::answer(&self.host, asker, (request, meta), slot, out, finish);
+                        let ends = (slot, self.given_up.clone());
+                        modern::answer(&self.host, asker, (request, meta), ends, out, finish);
                     })
             }
             (Era::Legacy { .. }, Err(malformed)) if !bare => {

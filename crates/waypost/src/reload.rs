@@ -250,7 +250,7 @@ impl Reloader {
         if let Some(sessions) = sessions {
             sessions.shut_out(&out, &difference.gone);
             if !after.front.sse {
-                sessions.end_streams();
+                sessions.end_streams(after.drain_grace);
             }
         }
         self.running.store(after);

@@ -232,6 +232,32 @@ async fn r42_after_a_signal_calls_finish_and_new_ones_are_told_why_they_do_not_b
     told_to_end(&bridge(&served.url)).await;
 }
 
+#[tokio::test]
+async fn a_call_that_is_open_at_the_end_of_the_grace_is_told_so() {
+    let demo = demo_all(ANY_PORT, quick()).await.unwrap();
+    let home = Home::new("");
+    config(&demo.url, &home);
+    let yaml = std::fs::read_to_string(home.config()).unwrap();
+    std::fs::write(home.config(), format!("drain_grace: 1s\n{yaml}")).unwrap();
+    let mut launched = Launched::start(&command(&home));
+    launched.initialize().await;
+    // It is asked, and never answers.
+    let arguments = json!({ "message": "who?" });
+    let params = json!({ "name": "web_test_elicitation", "arguments": arguments });
+    let call = json!({ "jsonrpc": "2.0", "id": "asked", "method": "tools/call", "params": params });
+    launched.send(call).await;
+    assert_eq!(launched.read().await["method"], "elicitation/create");
+    signal(launched.child.id().unwrap(), "TERM").await;
+    let mut last = launched.read().await;
+    while last["method"].is_string() {
+        last = launched.read().await;
+    }
+    assert_eq!(last["id"], "asked", "{last}");
+    let text = last["error"]["message"].to_string();
+    assert!(text.contains("stopped before the call was over"), "{text}");
+    assert_eq!(launched.code().await, Some(0));
+}
+
 async fn begins_nothing(launched: &mut Launched) {
     // The signal may take a moment to arrive.
     let refused = async {

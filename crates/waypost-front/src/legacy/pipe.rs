@@ -79,7 +79,7 @@ impl Place {
                 return Ok(());
             }
         };
-        self.leave_now();
+        self.leave();
         let Some(sessions) = &self.host.parts.sessions else {
             return Err(refused(Refusal::NotOpened, finish));
         };
@@ -152,11 +152,7 @@ impl Place {
     }
 
     /// The session is over, and with it what is in flight in it.
-    pub(crate) fn leave(mut self) {
-        self.leave_now();
-    }
-
-    fn leave_now(&mut self) {
+    pub(crate) fn leave(&mut self) {
         self.was_confirmed = self.is_confirmed();
         if let (Some(hold), Some(sessions)) = (self.hold.take(), &self.host.parts.sessions) {
             sessions.detach(hold);

@@ -232,24 +232,22 @@ impl Session {
             return false;
         }
         // Under the lock of the check: who enters in between must not hold what is freed.
-        let streams = state.close();
+        state.close();
         drop(state);
-        self.release(&streams);
+        self.release();
         true
     }
 
     /// Gives up everything: calls in flight, questions, streams, what servers keep for it.
     pub(crate) fn free(&self) {
-        let streams = self.lock().close();
-        self.release(&streams);
+        self.lock().close();
+        self.release();
     }
 
-    fn release(&self, streams: &BTreeMap<u64, Arc<Ring>>) {
+    /// The stream of a call is its own to end: its last message says why.
+    fn release(&self) {
         self.released.cancel();
         self.standing.close();
-        for ring in streams.values() {
-            ring.close();
-        }
     }
 
     /// Whether what its client sets is to outlive it.
@@ -447,11 +445,11 @@ impl fmt::Debug for Session {
 // === impl State ===
 
 impl State {
-    /// Nothing enters from here on; what has to be closed outside the lock.
-    fn close(&mut self) -> BTreeMap<u64, Arc<Ring>> {
+    /// Nothing enters from here on.
+    fn close(&mut self) {
         self.closed = true;
         self.questions.clear();
-        std::mem::take(&mut self.streams)
+        self.streams.clear();
     }
 
     /// Forgets streams that ended long ago, and the oldest of those that are too many.

@@ -150,20 +150,24 @@ impl Sessions {
             }
             !out
         });
-        self.end_channels(|principal, view| principals.contains(principal) || views.contains(view));
+        let are_out =
+            |who: &Principal, view: &View| principals.contains(who) || views.contains(view);
+        // Their sessions are over already, and so are their calls.
+        self.end_channels(are_out, Duration::ZERO);
     }
 
-    /// There are no streams of HTTP+SSE any more: those that are open end.
-    pub fn end_streams(&self) {
-        self.end_channels(|_, _| true);
+    /// There are no streams of HTTP+SSE any more: those that are open end once their calls are
+    /// over, which may take `grace`.
+    pub fn end_streams(&self, grace: Duration) {
+        self.end_channels(|_, _| true, grace);
     }
 
-    fn end_channels(&self, are_out: impl Fn(&Principal, &View) -> bool) {
+    fn end_channels(&self, are_out: impl Fn(&Principal, &View) -> bool, grace: Duration) {
         self.0.channels.retain(|_, channel| {
             let (principal, view) = channel.whose();
             let out = are_out(principal, view);
             if out {
-                channel.shut_out();
+                channel.shut_out(grace);
             }
             !out
         });

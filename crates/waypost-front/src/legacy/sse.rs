@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -67,6 +67,8 @@ pub(crate) struct Channel {
     view: View,
     /// They are not let in any more, or such streams are not.
     shut_out: CancellationToken,
+    /// What their calls get then.
+    grace: OnceLock<Duration>,
 }
 
 /// The stream as it goes out.
@@ -212,6 +214,7 @@ impl Channel {
             principal: asker.principal.clone(),
             view: asker.view.clone(),
             shut_out: CancellationToken::new(),
+            grace: OnceLock::new(),
         });
         sessions
             .channels()
@@ -266,8 +269,9 @@ impl Channel {
         (&self.principal, &self.view)
     }
 
-    /// Ends it, once all is answered: no more is taken on it.
-    pub(crate) fn shut_out(&self) {
+    /// Ends it, once all is answered, which may take `grace`: no more is taken on it.
+    pub(crate) fn shut_out(&self, grace: Duration) {
+        self.grace.get_or_init(|| grace);
         self.shut_out.cancel();
     }
 
@@ -277,7 +281,7 @@ impl Channel {
         let why = async {
             tokio::select! {
                 () = self.drained(sessions.draining()) => {}
-                () = self.drained(&self.shut_out) => {}
+                () = self.left() => {}
                 () = self.unused(sessions.parts().handshake) => {}
             }
             self.outbox.close();
@@ -302,6 +306,28 @@ impl Channel {
         draining.cancelled().await;
         self.unanswered.close();
         self.unanswered.wait().await;
+    }
+
+    /// Waits as [`Channel::drained`] once it is shut out; what takes too long ends with an error.
+    async fn left(&self) {
+        let drained = self.drained(&self.shut_out);
+        let in_time = async {
+            self.shut_out.cancelled().await;
+            let grace = self.grace.get().copied().unwrap_or_default();
+            tokio::time::sleep(grace).await;
+        };
+        tokio::select! {
+            biased;
+            () = drained => return,
+            () = in_time => {}
+        }
+        let give_up = async {
+            if let Some(pipe) = &mut *self.pipe.lock().await {
+                pipe.place().leave();
+            }
+            self.unanswered.wait().await;
+        };
+        drop(tokio::time::timeout(FAREWELL, give_up).await);
     }
 
     async fn unused(&self, within: Duration) {

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::BoxError;
 use tower::util::BoxCloneSyncService;
+use waypost_hub::error::CallError;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::limit::NoRoom;
 use waypost_wire::batch;
@@ -43,7 +44,7 @@ use super::unanswered::Unanswered;
 use crate::admit;
 use crate::encode;
 use crate::era::{self, Era};
-use crate::in_flight::InFlight;
+use crate::in_flight::{InFlight, Slot};
 use crate::legacy::bridge::Session;
 use crate::legacy::serve::PING;
 use crate::outlet::Class;
@@ -82,6 +83,8 @@ pub struct Bridge {
     calls: InFlight,
     /// Ends what has no end of its own; nothing begins any more.
     ending: CancellationToken,
+    /// Nothing is waited for any longer.
+    given_up: CancellationToken,
     /// Holds a token for each request that is yet to be answered.
     open: TaskTracker,
 }
@@ -126,6 +129,7 @@ impl Bridge {
             way,
             calls: InFlight::default(),
             ending: CancellationToken::new(),
+            given_up: CancellationToken::new(),
             open: TaskTracker::new(),
         }
     }
@@ -155,8 +159,8 @@ impl Bridge {
         self.open.is_empty() && self.way.unanswered.is_empty(PATIENCE)
     }
 
-    /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest and
-    /// ends the session. `false` when something had to be given up. Questions to the host are
+    /// Waits until what is in flight is answered, at most for `grace`, then gives up the rest, each
+    /// with an error, and ends the session. `false` when something had to be given up. Questions to the host are
     /// given up at once: it has no way to answer any more.
     pub async fn finish(self, grace: Duration) -> bool {
         let outbox = &self.way.outbox;
@@ -167,6 +171,14 @@ impl Bridge {
             answered = tokio::time::timeout(grace, self.open.wait()) => answered.is_ok(),
             () = outbox.gone() => self.open.is_empty(),
         };
+        if !answered {
+            self.given_up.cancel();
+            tokio::select! {
+                // Who does not read does not hold up the end.
+                told = tokio::time::timeout(FAREWELL, self.open.wait()) => drop(told),
+                () = outbox.gone() => {}
+            }
+        }
         self.calls.cancel_all();
         self.session.end().await;
         outbox.close();
@@ -230,10 +242,11 @@ impl Bridge {
                     method::LISTEN => self.ending.clone(),
                     _ => CancellationToken::new(),
                 };
+                let last = self.last_words(&request, &slot);
                 let call = modern::Call::new(&self.way, request, &meta, line);
                 self.way.tasks.spawn_here(|stop| async move {
                     let work = Box::pin(ending.run_until_cancelled_owned(call.run(slot)));
-                    stop.run_until_cancelled(work).await;
+                    stop.run_until_cancelled(last.unless(work)).await;
                     drop(open);
                 });
             }
@@ -244,12 +257,23 @@ impl Bridge {
                 self.way.outbox.post(Class::End, [answer].into());
             }
             (Era::Modern | Era::Legacy { .. }, _) => {
+                let last = self.last_words(&request, &slot);
                 let call = self.session.call(request, line);
                 self.way.tasks.spawn_here(|stop| async move {
-                    stop.run_until_cancelled(Box::pin(call.run(slot))).await;
+                    let work = Box::pin(call.run(slot));
+                    stop.run_until_cancelled(last.unless(work)).await;
                     drop(open);
                 });
             }
+        }
+    }
+
+    fn last_words(&self, request: &Asked, slot: &Slot) -> LastWords {
+        LastWords {
+            id: request.id.clone(),
+            given_up: self.given_up.clone(),
+            cancelled: slot.cancelled().clone(),
+            outbox: Arc::clone(&self.way.outbox),
         }
     }
 
@@ -281,6 +305,26 @@ impl Bridge {
 
     fn refuse(&self, id: Option<&Id>, error: &ErrorObject) {
         self.way.outbox.post(Class::End, encode::error(id, error));
+    }
+}
+
+/// What the host is told of a request that is given up in the end.
+struct LastWords {
+    id: Id,
+    given_up: CancellationToken,
+    cancelled: CancellationToken,
+    outbox: Arc<Outbox>,
+}
+
+impl LastWords {
+    /// Works until it is given up. The daemon sees the connection close, and the session with it.
+    async fn unless<T>(self, work: impl Future<Output = T>) {
+        let done = self.given_up.run_until_cancelled(work).await;
+        if done.is_none() && !self.cancelled.is_cancelled() {
+            let (_, error) = rescue::call_error(&CallError::stopped());
+            let message = encode::error(Some(&self.id), &error);
+            self.outbox.post(Class::End, message);
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::{FutureExt as _, StreamExt as _};
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 use waypost_hub::call::Call;
 use waypost_hub::error::{CallError, Kind, Origin};
@@ -28,7 +29,7 @@ pub(super) fn answer(
     host: &Host,
     asker: Asker,
     (request, meta): (Request, RequestMeta),
-    slot: Slot,
+    (slot, given_up): (Slot, CancellationToken),
     (lane, unanswered): (Lane, Arc<Unanswered>),
     mut finish: Finish,
 ) {
@@ -53,6 +54,7 @@ pub(super) fn answer(
                 biased;
                 () = slot.cancelled().cancelled() => return,
                 () = stop.cancelled() => return,
+                () = given_up.cancelled() => Err(CallError::stopped()),
                 end = end => end.unwrap_or_else(|_| Err(CallError::new(Kind::Internal, Origin::Gateway))),
             };
             // The id is free before the client can know that it is.

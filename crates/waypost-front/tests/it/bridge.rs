@@ -22,8 +22,8 @@ use waypost_hub::keys::Keys;
 use waypost_hub::lifecycle::Tasks;
 use waypost_hub::reply::{End, Reply};
 
-use crate::fake::{Front, object};
-use crate::peer::{LATEST, front, front_with, initialize, reply, request, text};
+use crate::fake::{Front, meta, object};
+use crate::peer::{LATEST, front, front_with, initialize, reply, request, silent, text};
 
 const GRACE: Duration = Duration::from_secs(20);
 
@@ -270,4 +270,34 @@ async fn where_no_other_session_can_be_opened_the_request_says_so() {
     host.exchange(&with_other_keys(10));
     let answer = host.ask(2, "tools/list", json!({})).await;
     assert!(answer["result"].is_object(), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_in_the_end_is_told_so() {
+    let front = front(|_| Ok(silent()));
+    let mut host = Host::open(&front).await;
+    host.send(call(1)).await;
+    let subscribe = json!({ "uri": "known:a" });
+    host.send(request(2, "resources/subscribe", &subscribe))
+        .await;
+    let params = json!({ "name": "t", "_meta": meta() });
+    host.send(request(3, "tools/call", &params)).await;
+    host.send(call(4)).await;
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled",
+        "params": { "requestId": 4 } });
+    host.send(cancel).await;
+    let before = Instant::now();
+    let (mut rest, clean) = host.close().await;
+    assert!(!clean);
+    assert!((GRACE..GRACE + Duration::from_secs(1)).contains(&before.elapsed()));
+    rest.sort_by_key(|end| end["id"].as_u64());
+    let ids: Vec<_> = rest.iter().map(|end| end["id"].as_u64()).collect();
+    assert_eq!(ids, [Some(1), Some(2), Some(3)], "{rest:?}");
+    for end in rest {
+        let text = end["error"]["message"].to_string();
+        assert!(
+            text.contains("Waypost has stopped before the call was over"),
+            "{text}"
+        );
+    }
 }

@@ -7,11 +7,14 @@ use axum::Extension;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use waypost_hub::call::Principal;
+use waypost_front::legacy::Sessions;
+use waypost_hub::call::{Principal, View};
 use waypost_hub::reply::{End, Reply};
 
 use crate::fake::{Front, Post, object, read};
-use crate::peer::{LATEST, Memory, Peer, front_with, request, text};
+use crate::peer::{
+    LATEST, Memory, OLDEST, Peer, discovered, front_with, request, session_parts, silent, text,
+};
 
 /// A replica over this store.
 fn over(store: &Arc<Memory>) -> Front {
@@ -128,4 +131,43 @@ async fn r10_nobody_else_answers_the_questions_of_a_session() {
     assert_eq!(peer.post(&answer("decline")).await.status, 202);
     let end = stream.message().await.to_string();
     assert!(end.contains("decline") && !end.contains("accept"), "{end}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_open_call_of_a_session_that_ends_is_told_so_before_its_stream_ends() {
+    for why in ["deleted", "no key", "no endpoint"] {
+        let sessions = Sessions::new(session_parts(&Arc::default()));
+        let kept = sessions.clone();
+        let front = Front::with(
+            |call| match &*call.method {
+                "server/discover" => Ok(discovered()),
+                _ => Ok(silent()),
+            },
+            |parts| parts.sessions = Some(sessions),
+        );
+        let peer = Peer::open(&front, OLDEST, &json!({})).await;
+        let call = |id: u32| request(id, "tools/call", &json!({ "name": "t" }));
+        let subscribe = request(3, "resources/subscribe", &json!({ "uri": "known:a" }));
+        let batch = json!([call(1), call(2)]);
+        let mut streams = [
+            (peer.stream(&batch).await, 2),
+            (peer.stream(&subscribe).await, 1),
+            (peer.stream(&call(4)).await, 1),
+        ];
+        match why {
+            "deleted" => assert_eq!(delete(&peer).await, 204),
+            "no key" => kept.shut_out(&[Principal::anonymous()], &[]),
+            _ => kept.shut_out(&[], &[View::All]),
+        }
+        let before = tokio::time::Instant::now();
+        for (stream, open) in &mut streams {
+            for _ in 0..*open {
+                let last = stream.next().await.unwrap_or_default().to_string();
+                let says = "the session of this call is over; the call may have run";
+                assert!(last.contains(says), "{why}: {last}");
+            }
+            assert_eq!(stream.next().await, None, "{why}");
+        }
+        assert_eq!(before.elapsed(), Duration::ZERO, "{why}");
+    }
 }

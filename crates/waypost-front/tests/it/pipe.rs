@@ -424,14 +424,26 @@ async fn changes_reach_a_session_once_its_client_is_ready() {
     );
 }
 
+/// Each of these was given up, and said so.
+#[track_caller]
+fn assert_stopped(ends: &[Value], ids: &[u64]) {
+    let mut told: Vec<_> = ends.iter().filter_map(|end| end["id"].as_u64()).collect();
+    told.sort_unstable();
+    assert_eq!(told, ids, "{ends:?}");
+    for end in ends {
+        let text = end["error"]["message"].to_string();
+        assert!(
+            text.contains("Waypost has stopped before the call was over"),
+            "{text}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn at_the_end_of_input_calls_finish_and_what_does_not_is_cut_off() {
     let mut client = Client::new(|call: Call| {
-        let seconds: u64 = call
-            .params
-            .get("seconds")
-            .and_then(|raw| raw.decode())
-            .unwrap();
+        let seconds = call.params.get("seconds");
+        let seconds: u64 = seconds.and_then(|raw| raw.decode()).unwrap_or(3_600);
         let end = async move {
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok(Event::End(End::Complete(result("done"))))
@@ -444,10 +456,22 @@ async fn at_the_end_of_input_calls_finish_and_what_does_not_is_cut_off() {
     client
         .send(modern(json!(2), "tools/call", json!({ "seconds": 3600 })))
         .await;
+    client.open().await;
+    client
+        .send(legacy(json!(3), "tools/call", json!({ "name": "a" })))
+        .await;
+    let subscribe = json!({ "uri": "known:a" });
+    client
+        .send(legacy(json!(4), "resources/subscribe", subscribe))
+        .await;
+    client
+        .send(legacy(json!(5), "tools/call", json!({ "name": "a" })))
+        .await;
+    client.send(cancel(json!(5))).await;
     let before = tokio::time::Instant::now();
     let (rest, clean) = client.close().await;
-    assert_eq!(rest.len(), 1, "{rest:?}");
     assert_eq!(rest[0]["id"], 1);
+    assert_stopped(&rest[1..], &[2, 3, 4]);
     assert!(!clean);
     assert_eq!(before.elapsed(), GRACE);
 }

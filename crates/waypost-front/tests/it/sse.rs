@@ -522,7 +522,37 @@ async fn where_there_are_no_such_streams_any_more_those_that_are_open_end() {
     let front = Front::with(|_| Ok(text("ok")), |parts| parts.sessions = Some(sessions));
     let front = front.with_sse();
     let mut client = Client::open(&front.router, OLD, &json!({})).await;
-    kept.end_streams();
+    kept.end_streams(Duration::ZERO);
     let end = timeout(SOON, client.stream.next()).await;
     assert_eq!(end.expect("an end in time"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_there_are_no_such_streams_any_more_calls_on_them_end_in_time() {
+    let sessions = Sessions::new(session_parts(&std::sync::Arc::default()));
+    let kept = sessions.clone();
+    let front = Front::with(
+        |call| match &*call.method {
+            "server/discover" => Ok(discovered()),
+            _ => Ok(silent()),
+        },
+        |parts| parts.sessions = Some(sessions),
+    );
+    let front = front.with_sse();
+    let mut busy = Client::open(&front.router, OLD, &json!({})).await;
+    let mut idle = Client::open(&front.router, OLD, &json!({})).await;
+    busy.send(&call(1)).await;
+    let before = Instant::now();
+    let grace = Duration::from_secs(20);
+    kept.end_streams(grace);
+    assert_eq!(idle.stream.next().await, None);
+    assert!(before.elapsed() < SOON);
+    let last = timeout(LONG, busy.message()).await;
+    let last = last.expect("an end in time");
+    assert_eq!(last["id"], 1);
+    let text = last["error"]["message"].to_string();
+    assert!(text.contains("the session of this call is over"), "{text}");
+    assert!((grace..grace + SOON).contains(&before.elapsed()));
+    assert_eq!(busy.stream.next().await, None);
+    assert!(before.elapsed() < grace + SOON);
 }
