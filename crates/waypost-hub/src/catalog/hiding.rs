@@ -3,6 +3,9 @@
 //! A schema can name a parameter in more places than its own `properties`: in those of schemas that
 //! hold for the same object (`allOf`, `if`, ...), in `required` and in what depends on others.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
+
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, clip};
@@ -17,8 +20,13 @@ const ONE: [&str; 4] = ["not", "if", "then", "else"];
 /// or with schemas, or names, by the parameter that has to be there.
 const BY_NAME: [&str; 3] = ["dependentRequired", "dependentSchemas", "dependencies"];
 
-/// So many references are followed one after the other.
-const REFERENCES: usize = 8;
+/// References to the same object that are not only a place in this schema.
+const NAMED: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
+
+/// So many references are followed one after the other, and so many in all: how many there are is for
+/// the upstream to decide.
+const IN_A_ROW: usize = 32;
+const IN_ALL: usize = 1_000;
 
 /// What is hidden of a tool's parameters.
 pub(super) struct Hiding<'a> {
@@ -26,6 +34,8 @@ pub(super) struct Hiding<'a> {
     /// Those among them that the server gets all the same.
     set: Vec<&'a str>,
     root: &'a Raw,
+    /// Places that were looked at, or are: there is nothing hidden behind them, or it has been found.
+    places: RefCell<HashSet<String>>,
 }
 
 /// What is left of a schema.
@@ -48,6 +58,7 @@ impl<'a> Hiding<'a> {
             hidden: hidden.collect(),
             set: set.collect(),
             root,
+            places: RefCell::default(),
         }
     }
 
@@ -57,7 +68,10 @@ impl<'a> Hiding<'a> {
     /// [`Rejected::Needed`] where no call could be made, [`Rejected::Seen`] where a parameter cannot
     /// be taken out.
     pub(super) fn schema(&self) -> Result<Raw, Rejected> {
-        match self.left(self.root, REFERENCES)? {
+        if self.hidden.iter().any(|name| self.is_referred_to(name)) {
+            return Err(Rejected::Seen);
+        }
+        match self.left(self.root, IN_A_ROW)? {
             Left::Same => Ok(self.root.clone()),
             Left::Without(schema) => Ok(schema),
             Left::Never(param) => Err(Rejected::Needed { param }),
@@ -195,22 +209,39 @@ impl<'a> Hiding<'a> {
         Ok(())
     }
 
-    /// What is behind a reference may be used elsewhere too, so nothing is taken out of it.
+    /// Whether something else takes its schema from the one that is taken out.
+    fn is_referred_to(&self, name: &str) -> bool {
+        let place = name.replace('~', "~0").replace('/', "~1");
+        let place = format!("\"#/properties/{place}");
+        let mut found = self.root.text().match_indices(&place);
+        found.any(|(at, _)| {
+            let after = self.root.text().get(at + place.len()..);
+            after.is_some_and(|after| after.starts_with(['"', '/']))
+        })
+    }
+
+    /// What is behind a reference may be used elsewhere too, so nothing is taken out of it. One that
+    /// cannot be followed may lead to anything.
     fn refuse_reference(&self, object: &Object, references: usize) -> Result<(), Rejected> {
-        let place = object.str("$ref");
-        let Some(place) = place.as_deref().and_then(|place| place.strip_prefix('#')) else {
+        if NAMED.iter().any(|key| object.contains(key)) {
+            return Err(Rejected::Seen);
+        }
+        let Some(reference) = object.str("$ref") else {
             return Ok(());
         };
-        let Some(behind) = self.at(&uri::decoded(place)) else {
+        let place = reference.strip_prefix('#').map(uri::decoded);
+        let place = place.filter(|place| place.is_empty() || place.starts_with('/'));
+        let place = place.ok_or(Rejected::Seen)?;
+        // The root is looked at anyway.
+        if place.is_empty() || !self.places.borrow_mut().insert(place.to_string()) {
             return Ok(());
+        }
+        let is_over = self.places.borrow().len() > IN_ALL;
+        let left = references.checked_sub(1).filter(|_| !is_over);
+        let (Some(references), Some(behind)) = (left, self.at(&place)) else {
+            return Err(Rejected::Seen);
         };
-        let left = match references.checked_sub(1) {
-            // It leads in a circle, which says nothing more.
-            None => Left::Same,
-            Some(_) if behind.text() == self.root.text() => Left::Same,
-            Some(references) => self.left(&behind, references)?,
-        };
-        match left {
+        match self.left(&behind, references)? {
             Left::Same => Ok(()),
             Left::Without(_) | Left::Never(_) => Err(Rejected::Seen),
         }
@@ -315,6 +346,10 @@ mod tests {
                 None,
             ),
             (r##"{"anyOf":[{"$ref":"#"}]}"##, None),
+            (
+                r##"{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"}]}}}"##,
+                None,
+            ),
         ] {
             assert_eq!(hide(schema).unwrap(), left.unwrap_or(schema), "{schema}");
         }
@@ -339,9 +374,37 @@ mod tests {
                 r#"{"properties":{"d":{},"\u0064":{}}}"#,
                 "key `d` is repeated",
             ),
+            (
+                r##"{"$ref":"#a","$defs":{"a":{"$anchor":"a","properties":{"d":{}}}}}"##,
+                "behind a `$ref`",
+            ),
+            (
+                r##"{"allOf":[{"$dynamicRef":"#a"}],"$defs":{"a":{"$dynamicAnchor":"a"}}}"##,
+                "behind a `$ref`",
+            ),
+            (r#"{"$ref":"args.json"}"#, "behind a `$ref`"),
+            (
+                r##"{"properties":{"d":{"type":"string"},"q":{"$ref":"#/properties/d"}}}"##,
+                "behind a `$ref`",
+            ),
         ] {
             let said = hide(schema).unwrap_err();
             assert!(said.contains(why), "{schema}: {said}");
         }
+    }
+
+    #[test]
+    fn references_to_each_other_cost_one_look_each() {
+        let several: Vec<String> = (0..20)
+            .map(|at| format!(r##"{{"$ref":"#/$defs/{at}"}}"##))
+            .collect();
+        let each = |at: usize| format!(r#""{at}":{{"anyOf":[{}]}}"#, several.join(","));
+        let all: Vec<String> = (0..20).map(each).collect();
+        let schema = format!(r##"{{"$ref":"#/$defs/0","$defs":{{{}}}}}"##, all.join(","));
+        assert_eq!(hide(&schema).unwrap(), schema);
+        let row = |at: usize| format!(r##""{at}":{{"$ref":"#/$defs/{}"}}"##, at + 1);
+        let row: Vec<String> = (0..2_000).map(row).collect();
+        let schema = format!(r##"{{"$ref":"#/$defs/0","$defs":{{{}}}}}"##, row.join(","));
+        assert!(hide(&schema).unwrap_err().contains("behind a `$ref`"));
     }
 }
