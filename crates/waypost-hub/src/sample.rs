@@ -1,5 +1,4 @@
 //! A hub for tests of what only the crate itself sees.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
