@@ -14,7 +14,7 @@ mod hiding;
 pub(crate) mod links;
 pub mod list;
 mod patterns;
-mod read;
+pub(crate) mod read;
 pub mod rules;
 pub(crate) mod shaping;
 mod sieve;

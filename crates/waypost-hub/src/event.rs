@@ -232,6 +232,12 @@ pub(crate) fn forget(upstream: &str) {
     FORGOTTEN.fetch_add(1, Ordering::Relaxed);
 }
 
+#[cfg(test)]
+pub(crate) fn knows(upstream: &str) -> bool {
+    let all = LABELS.lock().unwrap_or_else(PoisonError::into_inner);
+    all.contains_key(upstream)
+}
+
 /// The value that stands for `target`.
 fn label<'a>(upstream: &str, target: &'a str) -> &'a str {
     let mut all = LABELS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -74,7 +74,7 @@ impl Shown {
         let views = views.map(|view| (view, Some(&catalog.tools)));
         let views = views.into_iter().chain(endpoints);
         let shown = views.filter_map(|(view, table)| {
-            let shelf = table?.shelf(name)?;
+            let shelf = table?.whole_shelf(name)?;
             let tools = shelf.entries().iter().flat_map(|entry| {
                 let tags = tags(&entry.original).into_iter();
                 tags.map(|tag| (tag, Arc::clone(&entry.original)))

@@ -42,6 +42,8 @@ pub mod registry;
 pub mod reload;
 pub mod reply;
 mod router;
+#[cfg(test)]
+mod sample;
 mod saving;
 pub mod sealed;
 pub mod search;

@@ -3,6 +3,7 @@
 
 mod filter;
 mod heard;
+mod pending;
 mod polled;
 mod source;
 
@@ -71,7 +72,8 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         Err(Why::Failed(error)) => return Err(error),
     };
 
-    let polled = polled::open(&hub, &call, polled::untold(tasks, &sources), until).await;
+    let told = sources.iter().flat_map(Source::heard_tasks).collect();
+    let polled = polled::open(&hub, &call, polled::untold(tasks, &told, 0), until).await;
     let stamp = Stamp {
         id: call.id.raw().clone(),
     };

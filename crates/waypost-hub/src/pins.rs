@@ -15,6 +15,7 @@ use waypost_wire::raw::Raw;
 
 use crate::backoff::Backoff;
 use crate::catalog::entry::Kind;
+use crate::catalog::read::{Counted, Firsts};
 use crate::event::ToolsTrusted;
 use crate::lifecycle::Tasks;
 use crate::member::Member;
@@ -293,11 +294,20 @@ fn first_look(member: &Member) -> Option<Pinned> {
     let items = &Kind::Tool.listing(&learned.catalogue)?.items;
     let name = |raw: &Raw| raw.as_object().ok()?.string(Kind::Tool.name_member());
     let mut own = Pinned::new();
+    let mut firsts = Firsts::default();
     for raw in items {
-        if let Some(name) = name(raw) {
-            // Of two with one name the first is the one that is shown.
-            own.entry(name)
-                .or_insert_with(|| (Digest::of(raw), raw.clone()));
+        let pin = || (Digest::of(raw), raw.clone());
+        match firsts.read(Kind::Tool, raw) {
+            Ok(Counted::As(definition)) => {
+                own.insert(definition.original.to_string(), pin());
+            }
+            Ok(Counted::Not(_)) => {}
+            // Where none of its name can be read: so it was.
+            Err(_) => {
+                if let Some(name) = name(raw) {
+                    own.entry(name).or_insert_with(pin);
+                }
+            }
         }
     }
     if own.is_empty() {

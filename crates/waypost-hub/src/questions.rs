@@ -5,7 +5,7 @@
 //! they have none, the arguments that they were asked about; both lead nowhere for whoever was not
 //! asked.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ use crate::catalog::entry::{Entry, Kind};
 use crate::catalog::family::Choice;
 use crate::member::Member;
 
-/// Questions that are remembered.
+/// Questions that are remembered. Of more those are forgotten that end first, of whoever has the
+/// most.
 const MOST: usize = 10_000;
 
 /// The questions that are out.
@@ -32,9 +33,15 @@ pub(crate) struct Questions(Mutex<Table>);
 #[derive(Debug, Default)]
 struct Table {
     asked: HashMap<Key, Asked>,
-    /// The oldest first; some of them are not there any more.
-    order: VecDeque<Key>,
+    /// The first to end first.
+    ends: BTreeMap<Place, Key>,
+    /// The same, for each caller that has any.
+    own: HashMap<Principal, BTreeMap<Place, Key>>,
+    last: u64,
 }
+
+/// When a question ends; by number, where several do.
+type Place = (Instant, u64);
 
 /// What a caller comes back with.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -89,7 +96,7 @@ struct Asked {
     original: Arc<str>,
     params: Arc<[ParamHeader]>,
     arguments: Option<Arc<Arguments>>,
-    until: Instant,
+    place: Place,
 }
 
 #[derive(Debug)]
@@ -209,7 +216,10 @@ impl Questions {
 
     /// Whether a call comes back that was asked.
     pub(crate) fn know(&self, call: &Call, made: &Made) -> bool {
-        let Some(key) = made.key(&call.params).filter(|_| comes_back(call)) else {
+        if !comes_back(call) {
+            return false;
+        }
+        let Some(key) = made.key(&call.params) else {
             return false;
         };
         let table = self.table();
@@ -228,24 +238,26 @@ impl Questions {
 
     fn add(&self, key: Key, target: Target, until: Instant) {
         let mut table = self.table();
-        let now = Instant::now();
-        while table.order.len() >= MOST || table.is_oldest_over(now) {
-            let Some(oldest) = table.order.pop_front() else {
-                break;
-            };
-            table.asked.remove(&oldest);
+        table.sweep(Instant::now());
+        table.remove(&key);
+        if table.asked.len() >= MOST {
+            table.make_room();
         }
+        table.last += 1;
         let asked = Asked {
             choice: target.choice,
             asker: Asker::Waits(target.member),
             original: target.original,
             params: target.params,
             arguments: target.arguments,
-            until,
+            place: (until, table.last),
         };
-        if table.asked.insert(key.clone(), asked).is_none() {
-            table.order.push_back(key);
-        }
+        table.insert(key, asked);
+    }
+
+    /// Forgets what nobody waits for any more.
+    pub(crate) fn sweep(&self) {
+        self.table().sweep(Instant::now());
     }
 
     /// Nothing goes on at this member and its connection any more.
@@ -255,9 +267,9 @@ impl Questions {
             Asker::Waits(own) => own.shares(member),
             Asker::Answered(own) => own.upgrade().is_none_or(|own| own.shares(member)),
         };
-        table.asked.retain(|_, asked| !is_its(asked));
-        let Table { asked, order } = &mut *table;
-        order.retain(|key| asked.contains_key(key));
+        let its = table.asked.iter().filter(|(_, asked)| is_its(asked));
+        let its: Vec<Key> = its.map(|(key, _)| key.clone()).collect();
+        its.iter().for_each(|key| table.remove(key));
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -266,15 +278,55 @@ impl Questions {
 }
 
 impl Table {
-    fn is_oldest_over(&self, now: Instant) -> bool {
-        let oldest = self.order.front();
-        oldest.is_some_and(|key| self.asked.get(key).is_none_or(|asked| asked.until <= now))
+    fn insert(&mut self, key: Key, asked: Asked) {
+        let place = asked.place;
+        self.ends.insert(place, key.clone());
+        let own = self.own.entry(key.name.principal.clone()).or_default();
+        own.insert(place, key.clone());
+        self.asked.insert(key, asked);
+    }
+
+    fn remove(&mut self, key: &Key) {
+        let Some(asked) = self.asked.remove(key) else {
+            return;
+        };
+        self.ends.remove(&asked.place);
+        let principal = &key.name.principal;
+        if let Some(own) = self.own.get_mut(principal) {
+            own.remove(&asked.place);
+            if own.is_empty() {
+                self.own.remove(principal);
+            }
+        }
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        while let Some(((until, _), key)) = self.ends.first_key_value() {
+            if *until > now {
+                return;
+            }
+            let key = key.clone();
+            self.remove(&key);
+        }
+    }
+
+    /// Takes one from who has the most: nobody's questions are forgotten for another's flood.
+    fn make_room(&mut self) {
+        let most = self.own.values().max_by_key(|own| own.len());
+        if let Some((_, key)) = most.and_then(BTreeMap::first_key_value) {
+            let key = key.clone();
+            self.remove(&key);
+        }
     }
 }
 
 impl Asked {
     /// Who goes on with it; `None` if nobody can.
     fn target(&self) -> Option<Target> {
+        let (until, _) = self.place;
+        if until <= Instant::now() {
+            return None;
+        }
         let member = match &self.asker {
             Asker::Waits(member) => Arc::clone(member),
             Asker::Answered(member) => member.upgrade()?,
@@ -293,3 +345,6 @@ impl Asked {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

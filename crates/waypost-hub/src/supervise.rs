@@ -2,7 +2,7 @@
 //! failures.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -15,6 +15,7 @@ use crate::backoff::Backoff;
 use crate::catalog::DEPTH;
 use crate::catalog::entry::Kind;
 use crate::error::{CallError, Kind as ErrorKind};
+use crate::event;
 use crate::follow::{Follower, Heard};
 use crate::hub::Hub;
 use crate::member::Member;
@@ -53,6 +54,9 @@ const CHANGED_LEAST: Duration = Duration::from_millis(500);
 /// Between two looks at whether a member that left is let go.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Calls that are not over so long after their member's end are not waited for.
+const COUNTED_WITHIN: Duration = Duration::from_secs(5);
+
 /// Runs until the stop signal, or until the member has left and calls at it are over.
 pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationToken) {
     let mut supervisor = Supervisor {
@@ -76,14 +80,37 @@ pub(crate) async fn run(hub: Arc<Hub>, member: Arc<Member>, stop: CancellationTo
     }
     member.end();
     hub.questions.forget(&member);
-    drop(hub);
+    let hub = {
+        let later = Arc::downgrade(&hub);
+        drop(hub);
+        later
+    };
     member.upstream.close().await;
+    stop.run_until_cancelled(forget_labels(&hub, &member)).await;
+}
+
+/// Calls that its end ends count themselves a moment later. What they were counted under is kept
+/// for as long as one of its name is there.
+async fn forget_labels(hub: &Weak<Hub>, member: &Arc<Member>) {
+    let until = Instant::now() + COUNTED_WITHIN;
+    while Arc::strong_count(member) > 1 && Instant::now() < until {
+        sleep(LOOK).await;
+    }
+    let hub = hub.upgrade();
+    if hub.is_some_and(|hub| !hub.members().iter().any(|m| m.name == member.name)) {
+        event::forget(&member.name);
+    }
 }
 
 /// Waits until no call is at a member that left, within the grace.
 async fn drain(hub: &Hub, member: &Arc<Member>) {
     let until = Instant::now() + hub.makeup().grace;
-    while !member.is_let_go() {
+    loop {
+        // One that nobody has answered in time is not waited for.
+        hub.questions.sweep();
+        if member.is_let_go() {
+            break;
+        }
         if Instant::now() >= until {
             tracing::warn!(
                 upstream = &*member.name,
@@ -349,5 +376,35 @@ impl Changed {
         self.at = None;
         self.read = Some(Instant::now());
         std::mem::take(&mut self.kinds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::CallFinished;
+    use crate::sample;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_outlives_the_grace_leaves_no_labels_behind() {
+        let hub = sample::hub("upstreams: { leaver: { url: 'http://127.0.0.1:9' } }");
+        hub.start().await;
+        let at = hub.members().remove(0);
+        let gone = sample::config("{ drain_grace: 1s, upstreams: {} }");
+        hub.reload(&gone, |_| Arc::clone(&at));
+        at.ended().await;
+        let finished = CallFinished {
+            request_id: "1",
+            upstream: "leaver",
+            method: "tools/call",
+            target: None,
+            outcome: "cancelled",
+            took: Duration::ZERO,
+        };
+        finished.emit();
+        assert!(event::knows("leaver"));
+        drop(at);
+        sleep(COUNTED_WITHIN).await;
+        assert!(!event::knows("leaver"));
     }
 }

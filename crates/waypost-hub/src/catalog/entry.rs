@@ -189,8 +189,8 @@ pub enum Rejected {
 
 /// A definition as an upstream sent it, read as far as needed.
 #[derive(Debug)]
-pub(super) struct Definition {
-    pub(super) original: Arc<str>,
+pub(crate) struct Definition {
+    pub(crate) original: Arc<str>,
     raw: Raw,
     params: Arc<[ParamHeader]>,
     pub(super) renamed: Option<Arc<str>>,

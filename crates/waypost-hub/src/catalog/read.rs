@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, SENTENCE, clip};
 
 use super::build::{Few, Warning};
-use super::entry::{Definition, Kind};
+use super::entry::{Definition, Kind, Rejected};
 use super::patterns;
 use super::sieve::{Held, Sieve};
 use super::template::{Side, Sides};
@@ -80,17 +81,17 @@ impl Reading {
         let mut sieve = Sieve::new(member, kind, pinned.as_deref());
         let (mut refused, mut again) = (Few::new(member), Few::new(member));
         let mut mended = Few::new(member);
-        let mut seen = HashSet::new();
+        let mut firsts = Firsts::default();
         for raw in items {
-            let read = Definition::read(kind, raw);
-            // Of two with one name it is always the first that is shown, and held against its pin.
-            if let Ok(definition) = &read
-                && !seen.insert(Arc::clone(&definition.original))
-            {
-                let name = clip(&definition.original, NAME);
-                again.add(|| format!("{} `{name}` is listed twice, shown once", kind.word()));
-                continue;
-            }
+            let read = match firsts.read(kind, raw) {
+                Ok(Counted::Not(original)) => {
+                    let name = clip(&original, NAME);
+                    again.add(|| format!("{} `{name}` is listed twice, shown once", kind.word()));
+                    continue;
+                }
+                Ok(Counted::As(definition)) => Ok(*definition),
+                Err(why) => Err(why),
+            };
             match read.and_then(|definition| sieve.pass(raw, definition)) {
                 Ok(definition) => {
                     let shown = definition.as_ref().filter(|shown| !shown.flaws.is_empty());
@@ -142,6 +143,30 @@ impl Reading {
             learned,
             pinned,
         }
+    }
+}
+
+/// Which definitions of a list count: of those with one name the first that can be read. It is the
+/// one that is shown, pinned and held against its pin.
+#[derive(Debug, Default)]
+pub(crate) struct Firsts(HashSet<Arc<str>>);
+
+#[derive(Debug)]
+pub(crate) enum Counted {
+    As(Box<Definition>),
+    /// There was one of this name before.
+    Not(Arc<str>),
+}
+
+impl Firsts {
+    /// The next one of the list.
+    pub(crate) fn read(&mut self, kind: Kind, raw: &Raw) -> Result<Counted, Rejected> {
+        let definition = Definition::read(kind, raw)?;
+        let original = Arc::clone(&definition.original);
+        Ok(match self.0.insert(Arc::clone(&original)) {
+            true => Counted::As(Box::new(definition)),
+            false => Counted::Not(original),
+        })
     }
 }
 

@@ -115,7 +115,10 @@ impl Filter {
         let mut groups: Vec<Group> = Vec::new();
         let mut tasks = Vec::new();
         for uri in &self.uris {
-            if let Ok((member, original)) = catalog.resource_owner(&call.view, uri) {
+            if let Ok((member, original)) = catalog.resource_owner(&call.view, uri)
+                // The catalogue may be of before it was removed.
+                && (!member.has_left() || member.successor().is_some())
+            {
                 add(&mut groups, &member, begin, |group| {
                     group.add_uri(original, uri);
                 });
@@ -206,4 +209,27 @@ fn deduplicated(list: Vec<String>) -> Vec<String> {
     list.into_iter()
         .filter(|item| seen.insert(item.clone()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use waypost_wire::method;
+
+    use super::*;
+    use crate::sample;
+
+    /// Who is gone tells nothing, and would be asked again at once until the next catalogue is there.
+    #[tokio::test]
+    async fn whoever_is_removed_is_not_listened_to_although_the_catalogue_has_it_still() {
+        let hub = sample::hub("upstreams: { a: { url: 'http://127.0.0.1:9' } }");
+        let filter = Filter {
+            uris: vec!["a+x://y".to_owned()],
+            ..Filter::default()
+        };
+        let call = Call::own(method::LISTEN, Object::new());
+        let groups = || filter.wishes(&hub, &call, |_| None).groups.len();
+        assert_eq!(groups(), 1);
+        hub.members()[0].leave(None, false);
+        assert_eq!(groups(), 0);
+    }
 }

@@ -144,9 +144,7 @@ impl Heard {
             .chain(self.polled.iter().map(|(handle, _)| handle))
             .map(String::as_str)
             .collect();
-        let untold = tasks.into_iter();
-        let untold = untold.filter(|task| !told.contains(task.handle.as_str()));
-        let untold: Vec<_> = untold.collect();
+        let untold = polled::untold(tasks, &told, self.polled.len());
         let asked: Vec<String> = untold.iter().map(|task| task.handle.clone()).collect();
         let opened = polled::open(&self.hub, &self.call, untold, Instant::now()).await;
         opened.into_iter().for_each(|one| self.add_polled(one));

@@ -13,7 +13,7 @@ use waypost_wire::method;
 use waypost_wire::object::Object;
 use waypost_wire::raw::Raw;
 
-use super::source::{Source, is_fit};
+use super::source::is_fit;
 use crate::call::Call;
 use crate::hub::Hub;
 use crate::member::Member;
@@ -51,11 +51,14 @@ pub(super) struct Polled {
     is_told: bool,
 }
 
-/// Those that no source tells of.
-pub(super) fn untold(mut wishes: Vec<TaskWish>, sources: &[Source]) -> Vec<TaskWish> {
-    let told: HashSet<&str> = sources.iter().flat_map(Source::heard_tasks).collect();
+/// Those that nobody tells of, as far as there is room beside so many that are asked about already.
+pub(super) fn untold(
+    mut wishes: Vec<TaskWish>,
+    told: &HashSet<&str>,
+    already: usize,
+) -> Vec<TaskWish> {
     wishes.retain(|wish| !told.contains(wish.handle.as_str()));
-    wishes.truncate(MOST);
+    wishes.truncate(MOST.saturating_sub(already));
     wishes
 }
 

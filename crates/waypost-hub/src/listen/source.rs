@@ -1,6 +1,6 @@
 //! One upstream's part of a listener's stream.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use waypost_wire::raw::Raw;
 use waypost_wire::result::RESULT_TYPE;
 use waypost_wire::uri;
 
+use super::pending::Pending;
 use crate::asks;
 use crate::call::{Call, Carrier};
 use crate::error::CallError;
@@ -83,7 +84,7 @@ pub(super) struct Source {
     /// The client was told that this will be heard, and the server has not said so yet.
     is_promised: bool,
     /// What is still to be told.
-    pending: VecDeque<Notification>,
+    pending: Pending,
     /// What the upstream said after that.
     said: Option<Said>,
 }
@@ -285,7 +286,7 @@ impl Source {
             group,
             subscription,
             is_promised: false,
-            pending: VecDeque::new(),
+            pending: Pending::default(),
             said: None,
         };
         match said {
@@ -316,7 +317,7 @@ impl Source {
             group,
             subscription,
             is_promised: false,
-            pending: VecDeque::new(),
+            pending: Pending::default(),
             said: None,
         })
     }
@@ -328,7 +329,7 @@ impl Source {
             subscription: Subscription::new(&group.member, group.call()),
             group,
             is_promised: false,
-            pending: VecDeque::new(),
+            pending: Pending::default(),
             said: None,
         }
     }
@@ -337,7 +338,7 @@ impl Source {
         self.group.names()
     }
 
-    /// Whether its upstream left and nobody took the place.
+    /// Whether its upstream left, be there one in its place or not.
     pub(super) fn has_left(&self) -> bool {
         self.group.member.has_left()
     }
@@ -372,7 +373,7 @@ impl Source {
     pub(super) async fn next(&mut self) -> Option<Notification> {
         loop {
             self.gather();
-            if let Some(notification) = self.pending.pop_front() {
+            if let Some(notification) = self.pending.pop() {
                 return Some(notification);
             }
             let heard = self.said.take();
@@ -394,7 +395,8 @@ impl Source {
             };
             match said {
                 Said::Notification(notification) => {
-                    self.pending.extend(self.group.renamed(notification));
+                    let told = self.group.renamed(notification);
+                    told.into_iter().for_each(|told| self.pending.add(told));
                 }
                 Said::Live(acknowledged) => {
                     let asked = self.group.uris.clone();
@@ -410,7 +412,8 @@ impl Source {
                         }
                         self.subscription.ask_next_time(self.group.call());
                     }
-                    self.pending.extend(self.group.missed().await);
+                    let missed = self.group.missed().await;
+                    missed.into_iter().for_each(|told| self.pending.add(told));
                 }
                 Said::Lost if self.group.has_lost_tasks() => {
                     self.group.tasks.clear();
@@ -434,11 +437,11 @@ impl Source {
         }
     }
 
-    /// Takes what waits at the upstream while something is to be told. A resource that changed often
-    /// meanwhile is told of once.
+    /// Takes what waits at the upstream while something is to be told, as far as there is room. What
+    /// changed often meanwhile is told of once.
     fn gather(&mut self) {
         for _ in 0..GATHERED {
-            if self.pending.is_empty() || self.said.is_some() {
+            if self.pending.is_empty() || self.pending.is_full() || self.said.is_some() {
                 return;
             }
             let Some(said) = self.subscription.next().now_or_never() else {
@@ -446,25 +449,11 @@ impl Source {
             };
             match said {
                 Said::Notification(notification) => {
-                    if let Some(told) = self.group.renamed(notification) {
-                        self.add(told);
-                    }
+                    let told = self.group.renamed(notification);
+                    told.into_iter().for_each(|told| self.pending.add(told));
                 }
                 said @ (Said::Live(_) | Said::Lost) => self.said = Some(said),
             }
-        }
-    }
-
-    fn add(&mut self, told: Notification) {
-        let same = |other: &&mut Notification| {
-            let is_update = told.method == method::RESOURCE_UPDATED;
-            is_update
-                && told.method == other.method
-                && told.params.get("uri") == other.params.get("uri")
-        };
-        match self.pending.iter_mut().find(same) {
-            Some(other) => *other = told,
-            None => self.pending.push_back(told),
         }
     }
 

@@ -1,6 +1,9 @@
 //! What who listens already hears after a reload.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use waypost_hub::call::View;
@@ -9,10 +12,10 @@ use waypost_hub::reply::EventStream;
 use waypost_hub::status::State;
 use waypost_wire::error::ErrorObject;
 
-use crate::fake::{Fake, call, declaring, result, upstreams};
+use crate::fake::{Fake, call, declaring, reply, result, upstreams};
 use crate::listening::{
-    Voices, able, listen, listen_at, listening, next, nothing, notification, resource, say,
-    settled, tasking,
+    Voices, able, acknowledges, listen, listen_at, listening, next, nothing, notification,
+    resource, say, settled, tasking,
 };
 use crate::reloading::reload;
 use crate::supervising::{state, until};
@@ -90,7 +93,12 @@ async fn r05_who_listens_hears_no_more_of_a_resource_that_is_denied_since() {
     }
 }
 
-async fn task_of(hub: &Arc<Hub>, view: &View, declared: &Value) -> (EventStream, String) {
+/// A listener to a task of the tool `a_x`, and the task's handle.
+pub(crate) async fn task_of(
+    hub: &Arc<Hub>,
+    view: &View,
+    declared: &Value,
+) -> (EventStream, String) {
     let mut wanted = declaring(call("tools/call", &json!({ "name": "a_x" })), declared);
     wanted.view = view.clone();
     let made = result(hub.call(wanted).await).await;
@@ -206,4 +214,41 @@ async fn who_listens_hears_of_a_resource_from_who_has_it_now() {
     nothing(&mut events).await;
     updated(&at_b, "x://a");
     assert_eq!(told(&mut events, 1).await, ["x://a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_makes_nobody_ask_about_more_tasks_than_one_listener_may_have() {
+    let (voices, made) = (Voices::default(), AtomicUsize::new(0));
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let capabilities = json!({ "tools": {}, "extensions": tasks["extensions"] });
+    let lists = [("tools/list", json!({ "tools": [{ "name": "x" }] }))];
+    let a = Fake::new("a", capabilities, &lists, move |call| {
+        let (kind, id) = match call.method.as_str() {
+            "subscriptions/listen" => return Ok(acknowledges(&voices, call)),
+            "tools/call" => ("task", made.fetch_add(1, Ordering::SeqCst).to_string()),
+            _ => ("complete", call.params.string("taskId").unwrap()),
+        };
+        let task = json!({ "resultType": kind, "taskId": id, "status": "working" });
+        Ok(reply(&task))
+    });
+    let hub = settled(&upstreams(&["a"]), &[&a]).await;
+    let mut handles = Vec::new();
+    for _ in 0..150 {
+        let wanted = call("tools/call", &json!({ "name": "a_x" }));
+        let made = result(hub.call(declaring(wanted, &tasks)).await).await;
+        handles.push(made["taskId"].clone());
+    }
+    let filter = json!({ "notifications": { "taskIds": handles } });
+    let wanted = declaring(call("subscriptions/listen", &filter), &tasks);
+    let mut events = hub.call(wanted).await.unwrap().into_stream();
+    let (_, acknowledged) = next(&mut events).await;
+    assert_eq!(acknowledged["notifications"], filter["notifications"]);
+    reload(&hub, "{ drain_grace: 1h, upstreams: {} }", &[]);
+    let until = tokio::time::Instant::now() + Duration::from_secs(10);
+    while tokio::time::Instant::now() < until {
+        nothing(&mut events).await;
+    }
+    let asked = a.seen().into_iter().filter(|c| c.method == "tasks/get");
+    let asked: HashSet<_> = asked.map(|c| c.params.string("taskId")).collect();
+    assert_eq!(asked.len(), 100);
 }

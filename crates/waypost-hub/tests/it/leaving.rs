@@ -142,8 +142,12 @@ async fn an_answer_goes_to_the_server_that_asked_and_only_within_the_grace() {
 
 /// Makes a task of every call, of its process where it has one.
 fn tasking(child: Option<&str>) -> Arc<Fake> {
+    tasking_as("a", child)
+}
+
+fn tasking_as(name: &str, child: Option<&str>) -> Arc<Fake> {
     let caps = json!({ "tools": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
-    let fake = Fake::new("a", caps, &[("tools/list", tools())], |call| {
+    let fake = Fake::new(name, caps, &[("tools/list", tools())], |call| {
         let kind = if call.method == "tools/call" {
             "task"
         } else {
@@ -211,6 +215,41 @@ async fn r80_a_task_of_an_upstream_that_was_removed_is_served_for_the_grace() {
         let forged = json!({ "taskId": "a~AAAAAAAA~t1~AAAAAAAAAAAAAAAAAAAAAA" });
         let error = ask("tasks/get", forged, "").await.unwrap_err();
         assert_eq!(error.to_string(), "unknown task");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn r80_a_task_of_one_of_a_family_is_served_for_the_grace_when_that_one_was_removed() {
+    let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let own =
+        |name: &str| format!("{name}: {{ url: 'http://h', family: {{ name: k, argument: at }} }}");
+    let endpoints = "endpoints: { e: {}, shut: { tools: { deny: [x] } } }";
+    let with =
+        |upstreams: &str| format!("drain_grace: 9s\n{endpoints}\nupstreams: {{ {upstreams} }}");
+    for removed in ["a", "b"] {
+        let fakes = ["a", "b"].map(|name| tasking_as(name, None));
+        let both = format!("{}, {}", own("a"), own("b"));
+        let hub = hub(&with(&both), &[&fakes[0], &fakes[1]]).await;
+        until("up", || {
+            ["a", "b"].iter().all(|name| state(&hub, name) == State::Up)
+        })
+        .await;
+        let ask = async |method: &str, params: &Value, view: View| {
+            let mut call = declaring(call(method, params), &tasks);
+            call.view = view;
+            hub.call(call).await
+        };
+        let wanted = json!({ "name": "k_x", "arguments": { "at": removed } });
+        let made = result(ask("tools/call", &wanted, View::All).await).await;
+        let of_task = json!({ "taskId": made["taskId"] });
+        let rest = own(if removed == "a" { "b" } else { "a" });
+        reload(&hub, &with(&rest), &[]);
+        for view in [View::All, View::Endpoint("e".into())] {
+            let served = result(ask("tasks/get", &of_task, view).await).await;
+            assert_eq!(served["taskId"], made["taskId"], "{removed}");
+        }
+        let shut = View::Endpoint("shut".into());
+        assert!(ask("tasks/get", &of_task, shut).await.is_err());
     }
 }
 

@@ -332,3 +332,14 @@ async fn a19_what_was_approved_counts_at_once_also_where_another_could_not_be_st
     sleep(Duration::from_secs(1)).await;
     assert_eq!(names(&hub).await, ["u_add", "v_add"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_two_with_one_name_the_one_that_can_be_shown_is_the_one_that_is_trusted() {
+    let mut broken = tool("add", "Adds.");
+    broken["inputSchema"] = json!("none");
+    let server = server(&[broken, tool("add", "Adds."), tool("add", "Adds again.")]);
+    let hub = hub_with(&yaml("block"), &[&server], Arc::new(Memory::default())).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(names(&hub).await, ["u_add"]);
+    assert_eq!(pending(&hub), []);
+}
