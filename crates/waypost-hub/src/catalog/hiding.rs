@@ -233,7 +233,7 @@ impl<'a> Hiding<'a> {
         let place = place.filter(|place| place.is_empty() || place.starts_with('/'));
         let place = place.ok_or(Rejected::Seen)?;
         // The root is looked at anyway.
-        if place.is_empty() || !self.places.borrow_mut().insert(place.to_string()) {
+        if place.is_empty() || !self.places.borrow_mut().insert(place.clone()) {
             return Ok(());
         }
         let is_over = self.places.borrow().len() > IN_ALL;
