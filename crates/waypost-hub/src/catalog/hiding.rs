@@ -245,13 +245,13 @@ impl<'a> Hiding<'a> {
     /// Whether a schema, which holds for all parameters, is against one that it does not know.
     fn closes(&self, schema: &Raw, object: &Object) -> bool {
         let is_root = schema.as_bytes().as_ptr() == self.root.as_bytes().as_ptr();
-        let is_against = |key: &&str| {
+        let is_against = |key: &str| {
             let own = object.get(key);
             own.is_some_and(|own| !["true", "{}"].contains(&own.text()))
         };
         // The whole one knows it, as it gets it.
-        ALL.iter().any(|key| is_against(&key))
-            || !is_root && OTHERS.iter().any(|key| is_against(&key))
+        ALL.iter().any(|key| is_against(key))
+            || !is_root && OTHERS.iter().any(|key| is_against(key))
     }
 
     /// Has what references lead to looked at, each place once: they can lead in circles, and many
@@ -271,12 +271,12 @@ impl<'a> Hiding<'a> {
                 return Err(Rejected::Unfollowed);
             }
             let mut places = self.places.borrow_mut();
-            if !places.known.contains(&*place) {
+            if !places.known.contains(&place) {
                 if places.known.len() == PLACES {
                     return Err(Rejected::Unfollowed);
                 }
-                places.known.insert(place.to_string());
-                places.ahead.push(place.to_string());
+                places.known.insert(place.clone());
+                places.ahead.push(place);
             }
         }
         Ok(())
