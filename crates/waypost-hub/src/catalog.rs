@@ -9,6 +9,7 @@ pub mod cursor;
 pub mod endpoint;
 pub mod entry;
 pub mod family;
+mod few;
 mod globs;
 mod hiding;
 pub(crate) mod links;

@@ -8,12 +8,13 @@ use waypost_wire::raw::Raw;
 use crate::call::Call;
 use crate::catalog::entry::Kind;
 use crate::catalog::family::{Choice, Unchosen};
-use crate::error::{CallError, Kind as ErrorKind};
+use crate::error::CallError;
 use crate::hub::{Hub, is_unknown};
 use crate::member::Member;
 use crate::meta::answer;
 use crate::questions::{Chosen, Target};
 use crate::reply::Reply;
+use crate::router::{never_heard, still_starting, unread};
 
 impl Hub {
     /// The tool that a call is for, where `shown` stands for those of several upstreams; the argument
@@ -39,39 +40,59 @@ impl Hub {
             Ok(target) => return Ok(Ok(target)),
             Err(wrong) => wrong,
         };
-        let refusal = || Ok(Err(answer::refusal(&wrong.to_string())));
-        let Some(member) = self.meant(choice, call, &wrong) else {
-            return refusal();
+        let Unchosen::Unknown { given, .. } = &wrong else {
+            return Ok(Err(answer::refusal(&wrong.to_string())));
         };
-        let until = Instant::now() + member.timeout(None);
-        Box::pin(self.wait_until(until, || !is_unknown(&member))).await;
-        let again = self.catalog().find(Kind::Tool, &call.view, name).cloned();
-        let again = again.and_then(|entry| entry.choice.clone());
-        match again.map(|choice| take(&choice, call)) {
-            Some(Ok(target)) => Ok(Ok(target)),
-            _ if member.learned().is_none() => {
-                Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
-                    .detail("nothing is known of it yet")
-                    .retryable())
-            }
-            _ => refusal(),
+        let family = &*choice.family;
+        let is_over = || {
+            self.shown_choice(name, call)
+                .is_some_and(|choice| choice.select(call.params.get("arguments")).is_ok())
+                || !self.meant(family, given, call).iter().any(is_awaited)
+        };
+        let meant = self.meant(family, given, call);
+        let patience = meant.iter().map(|member| member.timeout(None)).max();
+        if let Some(patience) = patience {
+            Box::pin(self.wait_until(Instant::now() + patience, is_over)).await;
+        }
+        let again = self.shown_choice(name, call);
+        if let Some(Ok(target)) = again.map(|choice| take(&choice, call)) {
+            return Ok(Ok(target));
+        }
+        let meant = self.meant(family, given, call);
+        if let Some(member) = meant.iter().find(|member| is_awaited(member)) {
+            return Err(still_starting(member));
+        }
+        if let Some(member) = meant.iter().find(|member| member.learned().is_none()) {
+            return Err(never_heard(member));
+        }
+        match meant.iter().find(|member| member.is_unread(Kind::Tool)) {
+            Some(member) => Err(unread(Kind::Tool, member)),
+            None => Ok(Err(answer::refusal(&wrong.to_string()))),
         }
     }
 
-    /// The upstream that a call means which is not known to have the tool, while that is because
-    /// nothing is known of it at all.
-    fn meant(&self, choice: &Choice, call: &Call, wrong: &Unchosen) -> Option<Arc<Member>> {
-        let Unchosen::Unknown { given, .. } = wrong else {
-            return None;
-        };
+    /// What a call of this name can choose from, by the catalogue of now.
+    fn shown_choice(&self, name: &str, call: &Call) -> Option<Arc<Choice>> {
+        let catalog = self.catalog();
+        let entry = catalog.find(Kind::Tool, &call.view, name)?;
+        entry.choice.clone()
+    }
+
+    /// The upstreams of a family that a value means now.
+    fn meant(&self, family: &str, given: &str, call: &Call) -> Vec<Arc<Member>> {
         let catalog = self.catalog();
         let is_it = |member: &&Arc<Member>| {
-            let family = member.settings.family.as_ref();
-            family.is_some_and(|own| *own.name == *choice.family && own.value == *given)
+            let own = member.settings.family.as_ref();
+            own.is_some_and(|own| own.name == family && own.value == given)
         };
-        let member = catalog.shown(&call.view).find(is_it)?;
-        member.learned().is_none().then(|| Arc::clone(member))
+        let meant = catalog.shown(&call.view).filter(is_it);
+        meant.map(Arc::clone).collect()
     }
+}
+
+/// Whether more of it is to be expected in the catalogue at any moment.
+fn is_awaited(member: &Arc<Member>) -> bool {
+    is_unknown(member) || (member.learned().is_some() && !member.is_listed())
 }
 
 fn take(choice: &Choice, call: &mut Call) -> Result<Target, Unchosen> {

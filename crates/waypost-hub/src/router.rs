@@ -447,9 +447,7 @@ impl Hub {
         }
         let unread = |m: &&Arc<Member>| m.is_unread(kind) && prefixed(m);
         match catalog.shown(&call.view).find(unread) {
-            Some(member) => Err(CallError::upstream(ErrorKind::Unavailable, &member.name)
-                .detail(format!("its list of {}s could not be read yet", word(kind)))
-                .retryable()),
+            Some(member) => Err(self::unread(kind, member)),
             None => Err(CallError::unknown(format!(
                 "unknown {} `{}`",
                 word(kind),
@@ -459,13 +457,20 @@ impl Hub {
     }
 }
 
-fn still_starting(member: &Member) -> CallError {
+/// A list of it is not known, so nobody can say that something is not in it.
+pub(crate) fn unread(kind: Kind, member: &Member) -> CallError {
+    CallError::upstream(ErrorKind::Unavailable, &member.name)
+        .detail(format!("its list of {}s could not be read yet", word(kind)))
+        .retryable()
+}
+
+pub(crate) fn still_starting(member: &Member) -> CallError {
     CallError::upstream(ErrorKind::Unavailable, &member.name)
         .detail("still starting")
         .retryable()
 }
 
-fn never_heard(member: &Member) -> CallError {
+pub(crate) fn never_heard(member: &Member) -> CallError {
     let error = CallError::upstream(ErrorKind::Unavailable, &member.name).retryable();
     match member.status.report().last_error {
         Some(last) => error.detail(format!("nothing is known of it yet: {last}")),

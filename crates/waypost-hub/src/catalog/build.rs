@@ -11,6 +11,7 @@ use waypost_wire::text::{NAME, clip};
 use super::endpoint;
 use super::entry::{Definition, Entry, Kind};
 use super::family::{self, Candidate, Group, Merge};
+use super::few::Few;
 use super::links::{Links, Qualifier};
 use super::read::Reading;
 use super::rules::Rules;
@@ -27,50 +28,6 @@ pub struct Warning {
     pub upstream: Arc<str>,
     /// What was done with it and why; for the log.
     pub text: String,
-}
-
-/// So many warnings of one sort are told one by one: how many there are is for others to decide.
-const FEW: usize = 20;
-
-/// Warnings of one sort about one upstream.
-#[derive(Debug)]
-pub(super) struct Few {
-    upstream: Arc<str>,
-    told: Vec<String>,
-    pub(super) count: usize,
-}
-
-impl Few {
-    pub(super) fn new(member: &Member) -> Self {
-        Self {
-            upstream: Arc::clone(&member.name),
-            told: Vec::new(),
-            count: 0,
-        }
-    }
-
-    fn is_about(&self, member: &Member) -> bool {
-        self.upstream == member.name
-    }
-
-    pub(super) fn add(&mut self, text: impl FnOnce() -> String) {
-        self.count += 1;
-        if self.count <= FEW {
-            self.told.push(text());
-        }
-    }
-
-    /// The first few, and of the others how many there are.
-    pub(super) fn told(self, others: impl FnOnce(usize) -> String) -> Vec<Warning> {
-        let more = self.count - self.told.len();
-        let more = (more > 0).then(|| others(more));
-        let upstream = &self.upstream;
-        let warning = |text| Warning {
-            upstream: Arc::clone(upstream),
-            text,
-        };
-        self.told.into_iter().chain(more).map(warning).collect()
-    }
 }
 
 /// A catalogue and what comes with it.
@@ -484,11 +441,13 @@ impl Builder<'_> {
     /// Which upstream gets each wished name; nobody (`None`) where the policy is `error` and
     /// several want it.
     fn owners(&mut self, wishes: &[Wish<'_>]) -> Owners {
-        let mut wanted: HashMap<&str, Vec<&Arc<Member>>> = HashMap::new();
+        let mut wanted: HashMap<&str, Vec<&Wish<'_>>> = HashMap::new();
         for wish in wishes {
             let wanting = wanted.entry(&wish.name).or_default();
-            if !wanting.iter().any(|m| Arc::ptr_eq(m, wish.member)) {
-                wanting.push(wish.member);
+            let is_it =
+                |one: &&Wish<'_>| Arc::ptr_eq(one.member, wish.member) && one.family == wish.family;
+            if !wanting.iter().any(is_it) {
+                wanting.push(wish);
             }
         }
         let nobody = self.naming.on_collision == OnCollision::Error && !self.is_uri();
@@ -504,32 +463,62 @@ impl Builder<'_> {
     }
 
     /// Who of those that want a name, in the file's order, gets it.
-    fn owner(&mut self, name: &str, wanting: &[&Arc<Member>]) -> Option<Arc<str>> {
+    fn owner(&mut self, name: &str, wanting: &[&Wish<'_>]) -> Option<Arc<str>> {
         // Names of an endpoint's own are apart from those of all others.
         let scope = self.rules.map(|rules| format!("{}/", rules.name));
         let scope = scope.unwrap_or_default();
         let claim = format!("{scope}{} {name}", self.kind.list_member());
         let claims = |m: &Member| m.learned().is_some_and(|l| l.claims.contains(&claim));
-        let claimed = wanting.iter().position(|m| claims(m));
+        let claimed = wanting
+            .iter()
+            .position(|wish| self.behind(wish).any(|m| claims(m)));
         let at = claimed.or_else(|| self.holder(name, wanting)).unwrap_or(0);
-        let owner = Arc::clone(&wanting.get(at)?.name);
+        let wish = *wanting.get(at)?;
+        let owner = Arc::clone(&wish.member.name);
         // Kept while the other is away too: what is known of it may be lost over a restart.
         if claimed.is_some() || at > 0 {
-            let own = self.claims.entry(Arc::clone(&owner)).or_default();
-            own.insert(claim);
+            // Which of a family speaks for it may be another tomorrow.
+            let behind = self.behind(wish).map(|m| Arc::clone(&m.name));
+            for name in behind.collect::<Vec<_>>() {
+                let own = self.claims.entry(name).or_default();
+                own.insert(claim.clone());
+            }
         }
         Some(owner)
     }
 
     /// Who of them has the name now, unless one before it is not done with its first look and came
     /// no later.
-    fn holder(&self, name: &str, wanting: &[&Arc<Member>]) -> Option<usize> {
+    fn holder(&self, name: &str, wanting: &[&Wish<'_>]) -> Option<usize> {
         let live = self.before.get(name)?;
-        let at = wanting.iter().position(|m| m.name == live.member.name)?;
-        let since = wanting.get(at)?.since();
-        let contests = |m: &&Arc<Member>| m.is_first_look() && m.since() <= since;
-        let contested = wanting.iter().take(at).any(contests);
+        let has = |wish: &&Wish<'_>| match (wish.family, &live.choice) {
+            (Some(own), Some(choice)) => *choice.family == *own,
+            _ => wish.member.name == live.member.name,
+        };
+        let at = wanting.iter().position(has)?;
+        let since = self.behind(wanting.get(at)?).map(|m| m.since()).min()?;
+        let contests = |m: &Arc<Member>| m.is_first_look() && m.since() <= since;
+        let before = wanting.iter().take(at);
+        let contested = before.map(|wish| wish.member).any(contests);
         (!contested).then_some(at)
+    }
+
+    /// Whose tool it is; of one that stands for those of several, all of the family.
+    fn behind(&self, wish: &Wish<'_>) -> impl Iterator<Item = &Arc<Member>> {
+        let (name, family) = (
+            Arc::clone(&wish.member.name),
+            wish.family.map(str::to_owned),
+        );
+        self.whole
+            .members
+            .iter()
+            .filter(move |member| match &family {
+                None => member.name == name,
+                Some(family) => {
+                    let own = member.settings.family.as_ref();
+                    own.is_some_and(|own| own.name == *family)
+                }
+            })
     }
 
     fn tell(&mut self, few: Option<Few>) {

@@ -185,6 +185,9 @@ pub enum Rejected {
     /// The file hides a parameter that callers would see all the same.
     #[error("a hidden parameter of it is behind a `$ref`, where it would still be seen")]
     Seen,
+    /// The file hides a parameter of which it cannot be told whether callers would see it.
+    #[error("a parameter of it is hidden, and what its references lead to cannot be looked at")]
+    Unfollowed,
 }
 
 /// A definition as an upstream sent it, read as far as needed.
@@ -285,8 +288,12 @@ impl Definition {
 
     /// What a tool takes, as clients see it; `None` where it says nothing.
     pub(super) fn schema(&self) -> Option<Raw> {
-        let object = self.raw.as_object().ok()?;
-        object.get("inputSchema").cloned()
+        self.part("inputSchema")
+    }
+
+    /// A member of it, as clients see it.
+    pub(super) fn part(&self, key: &str) -> Option<Raw> {
+        self.raw.as_object().ok()?.get(key).cloned()
     }
 }
 

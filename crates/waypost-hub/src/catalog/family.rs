@@ -16,12 +16,16 @@ use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, clip};
 
 use super::build::Warning;
-use super::entry::{Definition, Entry};
+use super::entry::{Definition, Entry, Rejected};
+use super::hiding::Hiding;
 use super::table::{Shelf, Shelves, Table};
 use crate::member::Member;
 
 /// So many names are told in words.
 const TOLD: usize = 8;
+
+/// The member of a tool that says what it does to the world.
+const ANNOTATIONS: &str = "annotations";
 
 /// What the argument says, and the tool as the upstream that it means has it.
 pub type Instance = (Arc<str>, Arc<Entry>);
@@ -156,9 +160,46 @@ impl Choice {
         }))
     }
 
+    /// What this definition of the first of them says that is true of all.
+    fn shared(&self, lead: &Raw) -> Result<Raw, Malformed> {
+        let others = self.instances.iter().skip(1);
+        let others = others.filter_map(|(_, entry)| entry.definition.as_object().ok());
+        let others: Vec<Object> = others.collect();
+        let mut object = lead.as_object()?;
+        let mut changed = false;
+        for key in PROMISES {
+            let own = object.get(key).cloned();
+            if others
+                .iter()
+                .any(|other| !is_equal(own.as_ref(), other.get(key)))
+            {
+                changed |= object.remove(key).is_some();
+            }
+        }
+        let hints = object.get(ANNOTATIONS).and_then(|raw| raw.as_object().ok());
+        if let Some(mut hints) = hints {
+            let before = hints.len();
+            let others: Vec<Object> = others.iter().map(annotations).collect();
+            for key in HINTS {
+                let own = hints.get(key).cloned();
+                if others
+                    .iter()
+                    .any(|other| !is_equal(own.as_ref(), other.get(key)))
+                {
+                    hints.remove(key);
+                }
+            }
+            if hints.len() < before {
+                changed = true;
+                object.set(ANNOTATIONS, hints.into());
+            }
+        }
+        Ok(if changed { object.into() } else { lead.clone() })
+    }
+
     /// The definition of the first of them, with the argument.
     fn definition(&self, lead: &Entry, name: &str) -> Result<Raw, Malformed> {
-        let raw = &lead.definition;
+        let raw = self.shared(&lead.definition)?;
         let object = raw.as_object()?;
         let schema = object.get("inputSchema").cloned();
         let schema = with_argument(
@@ -174,6 +215,17 @@ impl Choice {
             .with_member(META, &meta)
     }
 }
+
+/// Hints of `annotations`. What one is without being said is the careful value.
+const HINTS: [&str; 4] = [
+    "readOnlyHint",
+    "destructiveHint",
+    "idempotentHint",
+    "openWorldHint",
+];
+
+/// Promises of a definition that a call relies on: each has to be true wherever it goes.
+const PROMISES: [&str; 2] = ["outputSchema", "execution"];
 
 fn with_argument(schema: &Raw, argument: &str, about: &Raw) -> Result<Raw, Malformed> {
     let object = schema.as_object()?;
@@ -231,7 +283,12 @@ pub(super) fn groups<'a>(
         }
     });
     groups.sort_by_key(|group| group.of.first().copied());
-    warnings.extend(differing(&groups, candidates));
+    warnings.extend(differing(&groups, candidates, has_same_arguments, |lead| {
+        format!("takes other arguments than `{lead}`, whose definitions are shown, in")
+    }));
+    warnings.extend(differing(&groups, candidates, has_same_promises, |lead| {
+        format!("has another `outputSchema`, `execution` or hints than `{lead}`, so they are left out, in")
+    }));
     groups
 }
 
@@ -241,11 +298,11 @@ fn refusal(group: &Group<'_>, candidates: &[Candidate<'_>]) -> Option<Warning> {
     let of = group.of.iter().filter_map(|at| candidates.get(*at));
     for one in of {
         let argument = &group.family.argument;
-        let why = match has_parameter(one.definition, argument) {
-            Some(false) if seen.insert(&one.member.name) => continue,
-            Some(false) => "it has two of that name".to_owned(),
-            Some(true) => format!("it has a parameter `{argument}` of its own"),
-            None => "its `inputSchema` cannot be added to".to_owned(),
+        let why = match room(one.definition, argument) {
+            Room::Free if seen.insert(&one.member.name) => continue,
+            Room::Free => "it has two of that name".to_owned(),
+            Room::Taken => format!("it has a parameter `{argument}` of its own"),
+            Room::None => "its `inputSchema` cannot be added to".to_owned(),
         };
         let (name, family) = (clip(group.name, NAME), &group.family.name);
         return Some(Warning {
@@ -258,31 +315,47 @@ fn refusal(group: &Group<'_>, candidates: &[Candidate<'_>]) -> Option<Warning> {
     None
 }
 
-/// Whether a tool has a parameter of this name; `None` where that cannot be told.
-fn has_parameter(definition: &Definition, name: &str) -> Option<bool> {
+/// Whether a parameter can be added to a tool.
+enum Room {
+    Free,
+    /// It says something of one of that name.
+    Taken,
+    /// That cannot be told, or a part of its schema would refuse it.
+    None,
+}
+
+fn room(definition: &Definition, name: &str) -> Room {
     let Some(schema) = definition.schema() else {
-        return Some(false);
+        return Room::Free;
     };
-    let schema = schema.as_object().ok()?;
-    if let Some(required) = schema.get("required") {
-        required.as_array()?;
+    let object = schema.as_object().unwrap_or_default();
+    let required = object.get("required").map(Raw::as_array);
+    let properties = object.get("properties").map(Raw::is_object);
+    if required.is_some_and(|own| own.is_none()) || properties == Some(false) {
+        return Room::None;
     }
-    match schema.get("properties") {
-        None => Some(false),
-        Some(properties) => Some(properties.as_object().ok()?.contains(name)),
+    let hiding = Hiding::new(&schema, [name].into_iter(), [name].into_iter());
+    match hiding.is_silent() {
+        Ok(true) if hiding.has_room() => Room::Free,
+        Ok(false) | Err(Rejected::Seen | Rejected::Needed { .. }) => Room::Taken,
+        Ok(true) | Err(_) => Room::None,
     }
 }
 
-/// Upstreams whose tools take other arguments than those that are shown.
-fn differing(groups: &[Group<'_>], candidates: &[Candidate<'_>]) -> Vec<Warning> {
+/// Upstreams whose tools are not the same in some way as those that are shown.
+fn differing(
+    groups: &[Group<'_>],
+    candidates: &[Candidate<'_>],
+    is_same: impl Fn(&Definition, &Definition) -> bool,
+    text: impl Fn(&str) -> String,
+) -> Vec<Warning> {
     let mut by_upstream: BTreeMap<(usize, &str), Vec<&str>> = BTreeMap::new();
     let mut names: HashMap<usize, &Arc<str>> = HashMap::new();
     for group in groups {
         let mut of = group.of.iter().filter_map(|at| candidates.get(*at));
         let Some(lead) = of.next() else { continue };
         for (place, other) in of.enumerate() {
-            let both = [lead, other].map(|one| one.definition.schema());
-            if !is_same(&both) {
+            if !is_same(lead.definition, other.definition) {
                 let place = candidates
                     .iter()
                     .position(|one| Arc::ptr_eq(one.member, other.member))
@@ -304,17 +377,35 @@ fn differing(groups: &[Group<'_>], candidates: &[Candidate<'_>]) -> Vec<Warning>
         };
         Some(Warning {
             upstream: Arc::clone(names.get(&place)?),
-            text: format!(
-                "takes other arguments than `{lead}`, whose definitions are shown, in {}{more}",
-                told.join(", ")
-            ),
+            text: format!("{} {}{more}", text(lead), told.join(", ")),
         })
     };
     by_upstream.into_iter().filter_map(warning).collect()
 }
 
-fn is_same([one, two]: &[Option<Raw>; 2]) -> bool {
-    let decoded = |raw: &Option<Raw>| raw.as_ref().and_then(Raw::decode::<Value>);
+fn has_same_arguments(one: &Definition, two: &Definition) -> bool {
+    is_equal(one.schema().as_ref(), two.schema().as_ref())
+}
+
+fn has_same_promises(one: &Definition, two: &Definition) -> bool {
+    let is_same = |key: &str| is_equal(one.part(key).as_ref(), two.part(key).as_ref());
+    let [a, b] = [one, two].map(|one| {
+        let own = one.part(ANNOTATIONS);
+        own.and_then(|own| own.as_object().ok()).unwrap_or_default()
+    });
+    PROMISES.into_iter().all(is_same)
+        && HINTS
+            .into_iter()
+            .all(|hint| is_equal(a.get(hint), b.get(hint)))
+}
+
+fn annotations(definition: &Object) -> Object {
+    let own = definition.get(ANNOTATIONS);
+    own.and_then(|own| own.as_object().ok()).unwrap_or_default()
+}
+
+fn is_equal(one: Option<&Raw>, two: Option<&Raw>) -> bool {
+    let decoded = |raw: Option<&Raw>| raw.and_then(Raw::decode::<Value>);
     one == two || decoded(one) == decoded(two)
 }
 

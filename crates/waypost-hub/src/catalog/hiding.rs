@@ -3,7 +3,7 @@
 //! A schema can name a parameter in more places than its own `properties`: in those of schemas that
 //! hold for the same object (`allOf`, `if`, ...), in `required` and in what depends on others.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
 use waypost_wire::object::Object;
@@ -20,13 +20,16 @@ const ONE: [&str; 4] = ["not", "if", "then", "else"];
 /// or with schemas, or names, by the parameter that has to be there.
 const BY_NAME: [&str; 3] = ["dependentRequired", "dependentSchemas", "dependencies"];
 
-/// References to the same object that are not only a place in this schema.
-const NAMED: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
+/// References to other schemas than the whole.
+const REFERENCES: [&str; 3] = ["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// So many references are followed one after the other, and so many in all: how many there are is for
-/// the upstream to decide.
-const IN_A_ROW: usize = 32;
-const IN_ALL: usize = 1_000;
+/// So many places are looked at that references lead to. Each is read anew from the whole schema.
+const PLACES: usize = 64;
+
+/// Keywords that say something of parameters which are not in `properties`,
+const OTHERS: [&str; 2] = ["additionalProperties", "unevaluatedProperties"];
+/// or of all that there are.
+const ALL: [&str; 2] = ["maxProperties", "propertyNames"];
 
 /// What is hidden of a tool's parameters.
 pub(super) struct Hiding<'a> {
@@ -34,8 +37,16 @@ pub(super) struct Hiding<'a> {
     /// Those among them that the server gets all the same.
     set: Vec<&'a str>,
     root: &'a Raw,
-    /// Places that were looked at, or are: there is nothing hidden behind them, or it has been found.
-    places: RefCell<HashSet<String>>,
+    /// Where references lead: what was found there, and what is to be looked at yet.
+    places: RefCell<Places>,
+    /// See [`Hiding::has_room`].
+    is_closed: Cell<bool>,
+}
+
+#[derive(Default)]
+struct Places {
+    known: HashSet<String>,
+    ahead: Vec<String>,
 }
 
 /// What is left of a schema.
@@ -59,6 +70,7 @@ impl<'a> Hiding<'a> {
             set: set.collect(),
             root,
             places: RefCell::default(),
+            is_closed: Cell::new(false),
         }
     }
 
@@ -66,15 +78,54 @@ impl<'a> Hiding<'a> {
     ///
     /// # Errors
     /// [`Rejected::Needed`] where no call could be made, [`Rejected::Seen`] where a parameter cannot
-    /// be taken out.
+    /// be taken out, [`Rejected::Unfollowed`] where that cannot be told.
     pub(super) fn schema(&self) -> Result<Raw, Rejected> {
         if self.hidden.iter().any(|name| self.is_referred_to(name)) {
             return Err(Rejected::Seen);
         }
-        match self.left(self.root, IN_A_ROW)? {
+        match self.all()? {
             Left::Same => Ok(self.root.clone()),
             Left::Without(schema) => Ok(schema),
             Left::Never(param) => Err(Rejected::Needed { param }),
+        }
+    }
+
+    /// Whether something else takes its schema from the one that is taken out.
+    fn is_referred_to(&self, name: &str) -> bool {
+        let place = name.replace('~', "~0").replace('/', "~1");
+        let place = format!("\"#/properties/{place}");
+        let mut found = self.root.text().match_indices(&place);
+        found.any(|(at, _)| {
+            let after = self.root.text().get(at + place.len()..);
+            after.is_some_and(|after| after.starts_with(['"', '/']))
+        })
+    }
+
+    /// Whether the schema says nothing of these parameters, in any of its places.
+    ///
+    /// # Errors
+    /// As [`Hiding::schema`].
+    pub(super) fn is_silent(&self) -> Result<bool, Rejected> {
+        Ok(matches!(self.all()?, Left::Same))
+    }
+
+    /// Whether a parameter that is added to the `properties` of the whole is allowed by all that was
+    /// looked at.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_closed.get()
+    }
+
+    fn all(&self) -> Result<Left, Rejected> {
+        let left = self.left(self.root)?;
+        loop {
+            let place = self.places.borrow_mut().ahead.pop();
+            let Some(place) = place else { return Ok(left) };
+            let behind = self.at(&place).ok_or(Rejected::Unfollowed)?;
+            // It may be used elsewhere too, so nothing is taken out of it.
+            match self.left(&behind)? {
+                Left::Same => {}
+                Left::Without(_) | Left::Never(_) => return Err(Rejected::Seen),
+            }
         }
     }
 
@@ -82,29 +133,32 @@ impl<'a> Hiding<'a> {
         self.hidden.contains(&name)
     }
 
-    fn left(&self, schema: &Raw, references: usize) -> Result<Left, Rejected> {
+    fn left(&self, schema: &Raw) -> Result<Left, Rejected> {
         if !schema.is_object() {
             return Ok(Left::Same);
         }
         let object = schema.as_object()?;
+        if self.closes(schema, &object) {
+            self.is_closed.set(true);
+        }
         let mut changed = Changed::default();
         if let Some(param) = self.names(&object, &mut changed)? {
             return Ok(Left::Never(param));
         }
         for key in SEVERAL {
-            if let Some(param) = self.several(key, &object, references, &mut changed)? {
+            if let Some(param) = self.several(key, &object, &mut changed)? {
                 return Ok(Left::Never(param));
             }
         }
         for key in ONE {
             if let Some(own) = object.get(key) {
-                changed.put(own, self.left(own, references)?);
+                changed.put(own, self.left(own)?);
             }
         }
         for key in BY_NAME {
-            self.by_name(key, &object, references, &mut changed)?;
+            self.by_name(key, &object, &mut changed)?;
         }
-        self.refuse_reference(&object, references)?;
+        self.note_references(&object)?;
         changed.made(schema)
     }
 
@@ -142,7 +196,6 @@ impl<'a> Hiding<'a> {
         &self,
         key: &str,
         object: &Object,
-        references: usize,
         changed: &mut Changed,
     ) -> Result<Option<String>, Rejected> {
         let Some(own) = object.get(key) else {
@@ -150,7 +203,7 @@ impl<'a> Hiding<'a> {
         };
         let (mut left, mut is_same, mut never) = (Vec::new(), true, None);
         for schema in own.as_array().unwrap_or_default() {
-            match self.left(&schema, references)? {
+            match self.left(&schema)? {
                 Left::Same => left.push(schema),
                 Left::Without(schema) => {
                     is_same = false;
@@ -173,13 +226,7 @@ impl<'a> Hiding<'a> {
         Ok(None)
     }
 
-    fn by_name(
-        &self,
-        key: &str,
-        object: &Object,
-        references: usize,
-        changed: &mut Changed,
-    ) -> Result<(), Rejected> {
+    fn by_name(&self, key: &str, object: &Object, changed: &mut Changed) -> Result<(), Rejected> {
         let Some(own) = object.get(key).filter(|own| own.is_object()) else {
             return Ok(());
         };
@@ -192,7 +239,7 @@ impl<'a> Hiding<'a> {
             }
             let Some(names) = wants.as_array() else {
                 let mut inner = Changed::default();
-                inner.put(wants, self.left(wants, references)?);
+                inner.put(wants, self.left(wants)?);
                 is_same &= inner.0.is_empty();
                 let made = inner.0.into_iter().next().and_then(|(_, made)| made);
                 left.set(name, made.unwrap_or_else(|| wants.clone()));
@@ -209,42 +256,44 @@ impl<'a> Hiding<'a> {
         Ok(())
     }
 
-    /// Whether something else takes its schema from the one that is taken out.
-    fn is_referred_to(&self, name: &str) -> bool {
-        let place = name.replace('~', "~0").replace('/', "~1");
-        let place = format!("\"#/properties/{place}");
-        let mut found = self.root.text().match_indices(&place);
-        found.any(|(at, _)| {
-            let after = self.root.text().get(at + place.len()..);
-            after.is_some_and(|after| after.starts_with(['"', '/']))
-        })
+    /// Whether a schema, which holds for all parameters, is against one that it does not know.
+    fn closes(&self, schema: &Raw, object: &Object) -> bool {
+        let is_root = schema.as_bytes().as_ptr() == self.root.as_bytes().as_ptr();
+        let is_against = |key: &str| {
+            let own = object.get(key);
+            own.is_some_and(|own| !["true", "{}"].contains(&own.text()))
+        };
+        // The whole one knows it, as it gets it.
+        ALL.iter().any(|key| is_against(key))
+            || !is_root && OTHERS.iter().any(|key| is_against(key))
     }
 
-    /// What is behind a reference may be used elsewhere too, so nothing is taken out of it. One that
-    /// cannot be followed may lead to anything.
-    fn refuse_reference(&self, object: &Object, references: usize) -> Result<(), Rejected> {
-        if NAMED.iter().any(|key| object.contains(key)) {
-            return Err(Rejected::Seen);
+    /// Has what references lead to looked at, each place once: they can lead in circles, and many
+    /// to one place.
+    fn note_references(&self, object: &Object) -> Result<(), Rejected> {
+        for key in REFERENCES {
+            let Some(place) = object.str(key) else {
+                continue;
+            };
+            let place = place.strip_prefix('#').ok_or(Rejected::Unfollowed)?;
+            let place = uri::decoded(place);
+            if place.is_empty() {
+                continue;
+            }
+            // The name of an anchor, which could be anywhere.
+            if !place.starts_with('/') {
+                return Err(Rejected::Unfollowed);
+            }
+            let mut places = self.places.borrow_mut();
+            if !places.known.contains(&place) {
+                if places.known.len() == PLACES {
+                    return Err(Rejected::Unfollowed);
+                }
+                places.known.insert(place.clone());
+                places.ahead.push(place);
+            }
         }
-        let Some(reference) = object.str("$ref") else {
-            return Ok(());
-        };
-        let place = reference.strip_prefix('#').map(uri::decoded);
-        let place = place.filter(|place| place.is_empty() || place.starts_with('/'));
-        let place = place.ok_or(Rejected::Seen)?;
-        // The root is looked at anyway.
-        if place.is_empty() || !self.places.borrow_mut().insert(place.clone()) {
-            return Ok(());
-        }
-        let is_over = self.places.borrow().len() > IN_ALL;
-        let left = references.checked_sub(1).filter(|_| !is_over);
-        let (Some(references), Some(behind)) = (left, self.at(&place)) else {
-            return Err(Rejected::Seen);
-        };
-        match self.left(&behind, references)? {
-            Left::Same => Ok(()),
-            Left::Without(_) | Left::Never(_) => Err(Rejected::Seen),
-        }
+        Ok(())
     }
 
     /// The value at this place of the schema (RFC 6901).
@@ -347,7 +396,7 @@ mod tests {
             ),
             (r##"{"anyOf":[{"$ref":"#"}]}"##, None),
             (
-                r##"{"allOf":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"}]}}}"##,
+                r##"{"$ref":"#/$defs/a","$defs":{"a":{"not":{"$ref":"#/$defs/a"}}}}"##,
                 None,
             ),
         ] {
@@ -371,21 +420,22 @@ mod tests {
                 "behind a `$ref`",
             ),
             (
-                r#"{"properties":{"d":{},"\u0064":{}}}"#,
-                "key `d` is repeated",
+                r##"{"$ref":"#it","$defs":{"a":{"$anchor":"it","properties":{"d":{}}}}}"##,
+                "cannot be looked at",
             ),
             (
-                r##"{"$ref":"#a","$defs":{"a":{"$anchor":"a","properties":{"d":{}}}}}"##,
-                "behind a `$ref`",
+                r##"{"$dynamicRef":"#it","$defs":{"a":{"$dynamicAnchor":"it","properties":{"d":{}}}}}"##,
+                "cannot be looked at",
             ),
-            (
-                r##"{"allOf":[{"$dynamicRef":"#a"}],"$defs":{"a":{"$dynamicAnchor":"a"}}}"##,
-                "behind a `$ref`",
-            ),
-            (r#"{"$ref":"args.json"}"#, "behind a `$ref`"),
+            (r##"{"not":{"$ref":"#/$defs/a"}}"##, "cannot be looked at"),
             (
                 r##"{"properties":{"d":{"type":"string"},"q":{"$ref":"#/properties/d"}}}"##,
                 "behind a `$ref`",
+            ),
+            (r#"{"$ref":"https://a.example/b"}"#, "cannot be looked at"),
+            (
+                r#"{"properties":{"d":{},"\u0064":{}}}"#,
+                "key `d` is repeated",
             ),
         ] {
             let said = hide(schema).unwrap_err();
@@ -394,17 +444,31 @@ mod tests {
     }
 
     #[test]
-    fn references_to_each_other_cost_one_look_each() {
-        let several: Vec<String> = (0..20)
-            .map(|at| format!(r##"{{"$ref":"#/$defs/{at}"}}"##))
-            .collect();
-        let each = |at: usize| format!(r#""{at}":{{"anyOf":[{}]}}"#, several.join(","));
-        let all: Vec<String> = (0..20).map(each).collect();
-        let schema = format!(r##"{{"$ref":"#/$defs/0","$defs":{{{}}}}}"##, all.join(","));
-        assert_eq!(hide(&schema).unwrap(), schema);
-        let row = |at: usize| format!(r##""{at}":{{"$ref":"#/$defs/{}"}}"##, at + 1);
-        let row: Vec<String> = (0..2_000).map(row).collect();
-        let schema = format!(r##"{{"$ref":"#/$defs/0","$defs":{{{}}}}}"##, row.join(","));
-        assert!(hide(&schema).unwrap_err().contains("behind a `$ref`"));
+    fn references_that_lead_in_circles_end() {
+        let many = vec![r##"{"$ref":"#/$defs/a"},{"$ref":"#/$defs/b"}"##; 20].join(",");
+        let schema = |b: &str| {
+            format!(
+                r##"{{"anyOf":[{many}],"$defs":{{"a":{{"anyOf":[{many}]}},"b":{{"oneOf":[{many}{b}]}}}}}}"##
+            )
+        };
+        assert_eq!(hide(&schema("")).unwrap(), schema(""));
+        let said = hide(&schema(r#",{"required":["s"]}"#)).unwrap_err();
+        assert!(said.contains("behind a `$ref`"), "{said}");
+    }
+
+    #[test]
+    fn a_chain_of_references_is_followed_to_its_end_or_refused() {
+        let chain = |length: usize| {
+            let link = |at: usize| format!(r##""{at}":{{"$ref":"#/$defs/{}"}}"##, at + 1);
+            let links: Vec<String> = (0..length).map(link).collect();
+            format!(
+                r##"{{"$ref":"#/$defs/0","$defs":{{{},"{length}":{{"properties":{{"d":{{}}}}}}}}}}"##,
+                links.join(",")
+            )
+        };
+        for (length, why) in [(12, "behind a `$ref`"), (PLACES, "cannot be looked at")] {
+            let said = hide(&chain(length)).unwrap_err();
+            assert!(said.contains(why), "{length}: {said}");
+        }
     }
 }

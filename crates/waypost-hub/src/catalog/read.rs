@@ -6,8 +6,9 @@ use std::sync::Arc;
 use waypost_wire::raw::Raw;
 use waypost_wire::text::{NAME, SENTENCE, clip};
 
-use super::build::{Few, Warning};
+use super::build::Warning;
 use super::entry::{Definition, Kind, Rejected};
+use super::few::Few;
 use super::patterns;
 use super::sieve::{Held, Sieve};
 use super::template::{Side, Sides};

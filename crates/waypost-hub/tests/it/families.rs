@@ -367,6 +367,82 @@ async fn a_tool_that_has_the_argument_already_stays_with_each_upstream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tool_with_no_room_for_the_argument_anywhere_in_its_schema_stays_alone() {
+    let own = "it has a parameter `cluster` of its own";
+    let closed = "its `inputSchema` cannot be added to";
+    for (schema, why) in [
+        (
+            json!({ "allOf": [{ "properties": { "cluster": {} } }] }),
+            own,
+        ),
+        (json!({ "anyOf": [{ "required": ["cluster"] }] }), own),
+        (
+            json!({ "$ref": "#/$defs/a", "$defs": { "a": { "properties": { "cluster": {} } } } }),
+            own,
+        ),
+        (
+            json!({ "allOf": [{ "additionalProperties": false }] }),
+            closed,
+        ),
+        (
+            json!({ "$ref": "#/$defs/a", "$defs": { "a": { "unevaluatedProperties": false } } }),
+            closed,
+        ),
+        (json!({ "maxProperties": 1 }), closed),
+        (json!({ "$ref": "#somewhere" }), closed),
+    ] {
+        let mut schema = schema;
+        schema["type"] = json!("object");
+        let tool = json!({ "name": "pods", "inputSchema": schema });
+        let fakes = [server("prod", &[pods()]), server("test", &[tool])];
+        let hub = hub(TWO, &[&fakes[0], &fakes[1]]).await;
+        let all = tools(&hub, View::All).await;
+        assert_eq!(names(&all), ["prod_pods", "test_pods"], "{schema}");
+        let said = warnings(&hub);
+        assert!(
+            said.len() == 1 && said[0].ends_with(why),
+            "{schema}: {said:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_the_first_promises_is_not_said_for_all() {
+    let tool = |rest: &Value| {
+        let mut tool = plain("job");
+        let rest = rest.as_object().unwrap().clone();
+        tool.as_object_mut().unwrap().extend(rest);
+        tool
+    };
+    let out = json!({ "type": "object", "required": ["a"] });
+    let first = json!({
+        "outputSchema": out,
+        "annotations": { "title": "Job", "readOnlyHint": true, "openWorldHint": false },
+        "execution": { "taskSupport": "optional" },
+    });
+    for (second, left) in [
+        (first.clone(), first.clone()),
+        (
+            json!({ "annotations": { "openWorldHint": false, "readOnlyHint": false } }),
+            json!({ "annotations": { "title": "Job", "openWorldHint": false } }),
+        ),
+    ] {
+        let fakes = [
+            server("prod", &[tool(&first)]),
+            server("test", &[tool(&second)]),
+        ];
+        let hub = hub(TWO, &[&fakes[0], &fakes[1]]).await;
+        let all = tools(&hub, View::All).await;
+        for key in ["outputSchema", "annotations", "execution"] {
+            assert_eq!(all[0].get(key), left.get(key), "{}", all[0]);
+        }
+        let told = "test: has another `outputSchema`, `execution` or hints than `prod`, so they are left out, in `job`";
+        let told = if first == second { vec![] } else { vec![told] };
+        assert_eq!(warnings(&hub), told);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_argument_of_the_same_name_can_be_hidden_and_set() {
     let yaml = TWO.replace(
         "argument: cluster }",

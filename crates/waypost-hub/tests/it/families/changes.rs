@@ -3,10 +3,11 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use waypost_hub::call::View;
 use waypost_hub::status::State;
 
-use super::{TWO, calls, plain, refused, server, tools, use_of, values};
+use super::{TWO, calls, names, plain, refused, server, tools, use_of, values};
 use crate::fake::{call, declaring, hub, result, value};
 use crate::listening::{listen, next, nothing};
 use crate::reloading::reload;
@@ -159,4 +160,77 @@ async fn a_call_waits_for_an_upstream_that_is_starting() {
     result(call.await).await;
     assert_eq!(calls(&test, "tools/call").len(), 1);
     assert!(calls(&prod, "tools/call").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_wait_for_an_upstream_that_a_reload_replaced() {
+    let [prod, slow, fast] = ["prod", "test", "test"].map(|name| server(name, &[plain("job")]));
+    *slow.lists_take.lock().unwrap() = Duration::from_secs(10_000);
+    let hub = hub(TWO, &[&prod, &slow]).await;
+    until("up", || state(&hub, "prod") == State::Up).await;
+    let began = Instant::now();
+    let mut call = hub.call(use_of("k8s_job", json!({ "cluster": "EU 1" })));
+    let early = tokio::time::timeout(Duration::from_secs(1), &mut call).await;
+    assert!(early.is_err(), "it is not answered yet");
+    // It is at another address now.
+    let (first, second) = TWO.split_once("  test:").unwrap();
+    let other = format!("{first}  test:{}", second.replace(":9", ":8"));
+    reload(&hub, &other, &[("test", &fast)]);
+    result(call.await).await;
+    assert!(
+        began.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(calls(&fast, "tools/call").len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstream_whose_tools_could_not_be_read_is_to_be_named_again_later() {
+    let [prod, test] = ["prod", "test"].map(|name| server(name, &[plain("job")]));
+    let error = waypost_wire::error::ErrorObject::new(-32603, "not now");
+    *test.refuses.lock().unwrap() = Some(("tools/list".to_owned(), error));
+    let hub = hub(TWO, &[&prod, &test]).await;
+    until("up", || state(&hub, "prod") == State::Up).await;
+    until("known", || {
+        hub.catalog()
+            .member("test")
+            .is_some_and(|m| m.learned().is_some())
+    })
+    .await;
+    let there = || hub.call(use_of("k8s_job", json!({ "cluster": "EU 1" })));
+    let error = there().await.unwrap_err();
+    let said = error.to_string();
+    assert!(
+        said.contains("its list of tools could not be read yet"),
+        "{said}"
+    );
+    *test.refuses.lock().unwrap() = None;
+    until("read", || {
+        let catalog = hub.catalog();
+        let member = catalog.member("test").unwrap();
+        !member.is_unread(waypost_hub::catalog::entry::Kind::Tool)
+    })
+    .await;
+    result(there().await).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_stays_with_its_family_when_another_of_it_becomes_the_first() {
+    let [prod, test, other] = ["prod", "test", "other"].map(|name| server(name, &[plain("job")]));
+    prod.down.store(true, Ordering::SeqCst);
+    let hub = hub(TWO, &[&prod, &test]).await;
+    until("up", || state(&hub, "test") == State::Up).await;
+    let late = "upstreams:\n  other: { url: \"http://127.0.0.1:9\", prefix: k8s_ }\n";
+    let file = TWO.replace("upstreams:\n", late);
+    reload(&hub, &file, &[("other", &other)]);
+    until("up", || state(&hub, "other") == State::Up).await;
+    let all = tools(&hub, View::All).await;
+    assert_eq!(names(&all), ["other_job", "k8s_job"]);
+    assert_eq!(values(&all, "k8s_job"), ["EU 1"]);
+    prod.down.store(false, Ordering::SeqCst);
+    until("up", || state(&hub, "prod") == State::Up).await;
+    let all = tools(&hub, View::All).await;
+    assert_eq!(names(&all), ["other_job", "k8s_job"]);
+    assert_eq!(values(&all, "k8s_job"), ["prod", "EU 1"]);
 }
