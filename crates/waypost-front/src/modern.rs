@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use http::StatusCode;
+use tokio::time::Instant;
 use waypost_hub::call::{Call, Principal, View};
 use waypost_hub::error::CallError;
 use waypost_hub::reply::{End, Event, Lasting};
@@ -25,6 +26,8 @@ pub(crate) struct Asker {
     pub(crate) request_id: Arc<str>,
     pub(crate) principal: Principal,
     pub(crate) view: View,
+    /// When it was let in.
+    pub(crate) since: Instant,
 }
 
 /// Answers one request.
@@ -47,6 +50,7 @@ pub(crate) async fn answer(
     let ids = (asker.request_id, id.clone());
     let mut call = Call::new(ids, method, params, meta, (asker.principal, asker.view));
     call.headers = headers;
+    call.since = asker.since;
     let mut response = match Events::of(parts.calls.clone(), call).await {
         Err(error) => whole(&id, &Err(error), finish),
         Ok(events) if wants == Wants::Json => buffered(id, events, finish).await,

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, Either, Ready, ready};
 use http::request::Parts as Head;
 use http::{Method, Request};
+use tokio::time::Instant;
 use tower::Service;
 use uuid::Uuid;
 use waypost_hub::call::{Principal, View};
@@ -178,6 +179,7 @@ async fn serve(parts: &Parts, request: Request<Body>) -> Response {
         request_id,
         principal,
         view,
+        since: Instant::now(),
     };
     if door != Door::Mcp {
         return Box::pin(sse(parts, door, asker, &head, body, finish)).await;

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -373,6 +374,7 @@ impl Pipe {
             request_id: request_id.unwrap_or_else(|| Uuid::new_v4().to_string().into()),
             principal: self.host.principal.clone(),
             view: self.host.view.clone(),
+            since: Instant::now(),
         }
     }
 

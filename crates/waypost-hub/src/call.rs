@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use waypost_wire::capability::ClientCapabilities;
 use waypost_wire::id::Id;
@@ -309,6 +310,8 @@ pub struct Call {
     /// answered about its resources, as long as a call may take, and the first of them that refuses
     /// or fails is its answer. Otherwise it comes soon, and says what will be told of.
     pub awaits_servers: bool,
+    /// When its caller was let in; what it sends may be read much later.
+    pub since: Instant,
     /// Of a `subscriptions/listen` that is to take the place of another: what both share, so that
     /// they count as one listener.
     pub seat: Option<SharedPermit>,
@@ -337,6 +340,7 @@ impl Call {
             carrier: Carrier::default(),
             aftermath: Aftermath::default(),
             awaits_servers: false,
+            since: Instant::now(),
             seat: None,
         }
     }

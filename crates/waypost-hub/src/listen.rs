@@ -52,7 +52,7 @@ pub(crate) async fn open(hub: Arc<Hub>, call: Call) -> Result<Reply, CallError> 
         Err(refusal) => return Ok(Reply::error(refusal)),
     };
     let permit = permit(&hub, &call)?;
-    let shut_out = hub.shut_out.told(&call.principal, &call.view);
+    let shut_out = hub.shut_out.told(&call.principal, &call.view, call.since);
     // From here on nothing is missed, and the acknowledgement can be as late as it needs to be.
     let (changes, arranged) = (hub.changes(), hub.arranged());
     if !call.awaits_servers {

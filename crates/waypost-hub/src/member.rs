@@ -1,7 +1,8 @@
 //! One configured upstream and all that belongs to it.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
@@ -90,7 +91,7 @@ pub struct Member {
     leaving: CancellationToken,
     left: OnceLock<Left>,
     /// Whose place it took or is to take.
-    before: OnceLock<Weak<Self>>,
+    before: Mutex<Vec<Weak<Self>>>,
 }
 
 impl Member {
@@ -163,14 +164,25 @@ impl Member {
             lease,
             leaving: CancellationToken::new(),
             left: OnceLock::new(),
-            before: OnceLock::new(),
+            before: Mutex::default(),
             settings,
         }
     }
 
     /// Takes the place of this one, or is to take it.
     pub(crate) fn follows(&self, before: &Arc<Self>) {
-        drop(self.before.set(Arc::downgrade(before)));
+        let mut line = vec![Arc::downgrade(before)];
+        line.extend(before.line().iter().cloned());
+        let mut own = self.line();
+        // It may follow another one already, which the next took the place of.
+        line.append(&mut own);
+        line.retain(|one| one.strong_count() > 0);
+        *own = line;
+    }
+
+    /// Those before it, the latest first: each may go before older ones do.
+    fn line(&self) -> MutexGuard<'_, Vec<Weak<Self>>> {
+        self.before.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It is no member any more, and `next` is in its place; one that `shares` its connection
@@ -216,13 +228,13 @@ impl Member {
         self.left.get().is_some_and(|left| left.shares)
     }
 
-    /// Who has its place after it left; `None` if nobody has.
+    /// Who serves in its place after it left; `None` if nobody does.
     pub(crate) fn successor(&self) -> Option<Arc<Self>> {
         let next = self.left.get()?.next.clone()?;
         if next.has_left() {
             next.successor()
         } else {
-            Some(next)
+            Some(next).filter(|next| !next.settings.disabled)
         }
     }
 
@@ -233,9 +245,10 @@ impl Member {
 
     /// Those before it that calls still go on at, the latest first.
     pub(crate) fn leaving(&self) -> impl Iterator<Item = Arc<Self>> {
-        let before = |member: &Self| member.before.get().and_then(Weak::upgrade);
-        std::iter::successors(before(self), move |member| before(member))
-            .filter(|member| member.has_left())
+        let mut line: Vec<Arc<Self>> = self.line().iter().filter_map(Weak::upgrade).collect();
+        let mut seen = HashSet::new();
+        line.retain(|member| member.has_left() && seen.insert(Arc::as_ptr(member)));
+        line.into_iter()
     }
 
     /// A caller was given, or asked about, a task, which may be `mortal`: die with the connection.

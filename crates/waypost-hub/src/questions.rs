@@ -332,9 +332,9 @@ impl Asked {
             Asker::Answered(member) => member.upgrade()?,
         };
         // Its connection may be another one by now, to the same server.
-        let next = member.successor().filter(|next| {
-            !next.settings.disabled && next.settings.fingerprint == member.settings.fingerprint
-        });
+        let next = member
+            .successor()
+            .filter(|next| next.settings.fingerprint == member.settings.fingerprint);
         let member = next.unwrap_or(member);
         (!member.has_ended()).then(|| Target {
             member,

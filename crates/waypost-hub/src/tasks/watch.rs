@@ -173,8 +173,8 @@ impl Desk {
                 () = left.left(), if !stays => match left.successor() {
                     // What made it is asked until it has ended.
                     Some(next) if remote.instance.is_some() && !next.shares(&left) => stays = true,
-                    Some(next) if !next.settings.disabled => remote.member = next,
-                    Some(_) | None => stays = true,
+                    Some(next) => remote.member = next,
+                    None => stays = true,
                 },
             }
         }

@@ -55,6 +55,27 @@ async fn told(events: &mut EventStream, count: usize) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nobody_who_listens_starts_an_upstream_that_is_switched_off() {
+    let file = |more: &str| format!("upstreams: {{ a: {{ url: 'http://h'{more} }} }}");
+    let ((a, _), (off, _), (on, voices)) = (two("a"), two("a"), two("a"));
+    let hub = settled(&file(""), &[&a]).await;
+    let mut events = listen(&hub, &json!({ "resourceSubscriptions": ["x://a"] })).await;
+    next(&mut events).await;
+    reload(&hub, &file(", disabled: true"), &[("a", &off)]);
+    nothing(&mut events).await;
+    assert_eq!(off.looks.load(Ordering::SeqCst), 0);
+    assert!(off.seen().is_empty(), "nothing is asked of it");
+    reload(&hub, &file(""), &[("a", &on)]);
+    assert_eq!(
+        told(&mut events, 1).await,
+        ["x://a"],
+        "it may have been missed"
+    );
+    updated(&voices, "x://a");
+    assert_eq!(told(&mut events, 1).await, ["x://a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn r05_who_listens_hears_no_more_of_a_resource_that_is_denied_since() {
     let of_upstream = |deny: &str| {
         format!(

@@ -329,6 +329,11 @@ async fn a_task_is_found_as_long_as_what_made_it_is_there() {
     a_moment().await;
     assert!(!is_closed(&old));
     assert_eq!(result(get().await).await["status"], "working");
+    // Also when the next one is followed by another over its connection.
+    reload(&hub, &one("a", 2, ", timeout: 8s"), &[]);
+    a_moment().await;
+    assert!(!is_closed(&old));
+    assert_eq!(result(get().await).await["status"], "working");
     assert_eq!(new.count("tasks/get"), 0);
     closed(&old).await;
     reload(&hub, "upstreams: {}", &[]);
