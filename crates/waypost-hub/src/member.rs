@@ -244,7 +244,7 @@ impl Member {
     }
 
     /// Those before it that calls still go on at, the latest first.
-    pub(crate) fn leaving(&self) -> impl Iterator<Item = Arc<Self>> {
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = Arc<Self>> + use<> {
         let mut line: Vec<Arc<Self>> = self.line().iter().filter_map(Weak::upgrade).collect();
         let mut seen = HashSet::new();
         line.retain(|member| member.has_left() && seen.insert(Arc::as_ptr(member)));

@@ -105,6 +105,22 @@ pub(crate) struct Job {
     pub(crate) call: Call,
 }
 
+impl Job {
+    /// The same at whoever has the task of a round: after a reload that may be about to leave.
+    pub(crate) fn at_asker(mut self, instance: Option<&str>) -> Self {
+        let (principal, session) = (&self.call.principal, self.call.session.as_ref());
+        let has = |member: &Arc<Member>| {
+            member.upstream.instance(principal, session).as_deref() == instance
+        };
+        if !has(&self.member)
+            && let Some(before) = self.member.leaving().find(has)
+        {
+            self.member = before;
+        }
+        self
+    }
+}
+
 impl TaskDesk {
     /// `parked` bounds the calls that wait for an answer of their caller; `store` remembers which
     /// request states were used.

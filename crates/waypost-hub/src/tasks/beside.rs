@@ -31,7 +31,7 @@ pub(crate) fn listen(desk: &Arc<Desk>, job: Job, round: Round) -> Reply {
     let Some((waiting, asked)) = desk.parked.look(round.id) else {
         return Reply::nothing_to_hear();
     };
-    let job = Arc::new(job);
+    let job = Arc::new(job.at_asker(round.instance.as_deref()));
     let instance = round.instance.as_deref().map(Arc::from);
     let remote = Remote::new(&job.member, instance, round.task.clone(), &job.call);
     let progress = asked.progress.under(job.call.meta.progress_token.clone());

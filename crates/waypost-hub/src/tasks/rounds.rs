@@ -136,6 +136,7 @@ pub(crate) fn resume(
         return Err(CallError::unknown(text));
     }
     let left = Duration::from_millis(expires_ms.saturating_sub(now_ms()));
+    let job = job.at_asker(round.instance.as_deref());
     let foreign = round.issuer != desk.issuer && !left.is_zero();
     let until = foreign.then(|| Instant::now() + left);
     let (principal, session) = (&job.call.principal, job.call.session.as_ref());

@@ -1,7 +1,7 @@
 //! What goes on at upstreams that are not in the file any more, or not under the same names.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -267,4 +267,49 @@ async fn calls_parked_at_one_that_leaves_count_as_waiting() {
     a.parked.store(0, Ordering::SeqCst);
     closed(&a).await;
     assert_eq!(hub.parked(), 0);
+}
+
+/// Makes a task of each call that asks, and is over with the answer.
+fn asking_in_tasks(child: &str) -> Arc<Fake> {
+    let caps = json!({ "tools": {}, "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let answered = AtomicBool::new(false);
+    let fake = Fake::new("a", caps, &[("tools/list", tools())], move |call| {
+        let asks = json!({ "k": { "method": "elicitation/create", "params": {} } });
+        let task = json!({ "resultType": "complete", "taskId": "t1", "status": "working" });
+        Ok(reply(&match call.method.as_str() {
+            "tools/call" => json!({ "resultType": "task", "taskId": "t1", "status": "working" }),
+            "tasks/update" => {
+                answered.store(true, Ordering::SeqCst);
+                task
+            }
+            _ if answered.load(Ordering::SeqCst) => json!({ "resultType": "complete",
+                "taskId": "t1", "status": "completed", "result": { "content": [] } }),
+            _ => json!({ "resultType": "complete", "taskId": "t1",
+                "status": "input_required", "inputRequests": asks }),
+        }))
+    });
+    *fake.instance.lock().unwrap() = Some(child.into());
+    fake
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_collapsed_tasks_question_is_answered_at_the_process_that_has_it() {
+    let file = |token: &str| {
+        one(
+            "a",
+            1,
+            &format!(", tasks: collapse, headers: {{ X: {token} }}"),
+        )
+    };
+    let [old, new] = ["child 1", "child 2"].map(asking_in_tasks);
+    let hub = hub(&file("one"), &[&old]).await;
+    until("up", || state(&hub, "a") == State::Up).await;
+    let state = is_asked(&hub, "tools/call").await;
+    // The same server to the file, with another secret.
+    reload(&hub, &file("two"), &[("a", &new)]);
+    until("replaced", || hub.replacements().is_empty()).await;
+    let done = result(ask(&hub, "tools/call", answered(&state)).await).await;
+    assert_eq!(done["resultType"], "complete");
+    assert_eq!([&old, &new].map(|fake| fake.count("tasks/update")), [1, 0]);
+    closed(&old).await;
 }
