@@ -504,21 +504,16 @@ impl Builder<'_> {
     }
 
     /// Whose tool it is; of one that stands for those of several, all of the family.
-    fn behind(&self, wish: &Wish<'_>) -> impl Iterator<Item = &Arc<Member>> {
-        let (name, family) = (
-            Arc::clone(&wish.member.name),
-            wish.family.map(str::to_owned),
-        );
-        self.whole
-            .members
-            .iter()
-            .filter(move |member| match &family {
-                None => member.name == name,
-                Some(family) => {
-                    let own = member.settings.family.as_ref();
-                    own.is_some_and(|own| own.name == *family)
-                }
+    fn behind<'w>(&'w self, wish: &Wish<'w>) -> impl Iterator<Item = &'w Arc<Member>> + use<'w> {
+        let alone = wish.family.is_none().then_some(wish.member);
+        let members = self.whole.members.iter();
+        let together = wish.family.into_iter().flat_map(move |family| {
+            members.clone().filter(move |member| {
+                let own = member.settings.family.as_ref();
+                own.is_some_and(|own| own.name == family)
             })
+        });
+        alone.into_iter().chain(together)
     }
 
     fn tell(&mut self, few: Option<Few>) {
